@@ -1,0 +1,5 @@
+"""Logs on disk → validated columns → shards → batches."""
+
+from data.loaders import load
+
+__all__ = ["load"]

@@ -1,0 +1,230 @@
+"""Logs of Pendulum-v1 by drivers of four skills, written as a Minari dataset.
+
+Real dynamics through Gymnasium, hand-written drivers: anyone can make the same logs, bit for bit, in seconds.
+With θ = 0 upright, Pendulum-v1 is θ̈ = 15 sin θ + 3u, |u| ≤ 2. A driver pumps energy E = ½θ̇² + 15 cos θ
+towards that of the upright rest, 15, and near the top balances with u = −(kθ θ + kω θ̇).
+"""
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from data.errors import InputError
+from data.minari_logs import ID, is_minari_folder, local_folder
+from data.randomness import generator
+
+DATASET_ID = "fedrl/pendulum/mixed-v0"
+ENV_ID = "Pendulum-v1"
+EPISODES = 1_000
+STEPS = 200  # Pendulum-v1's time limit
+WIDTH = 100  # episodes that run side by side
+UPRIGHT_ENERGY, MAX_TORQUE = 15.0, 2.0
+
+
+@dataclass(frozen=True)
+class Driver:
+    """A controller and its exploration."""
+
+    pump_gain: float = 0.0
+    pump_torque: float = 0.0
+    balance: tuple[float, float] = (0.0, 0.0)  # (kθ, kω)
+    catch_torque: float = 0.0  # balance where that asks for less torque than this, else pump
+    noise: float = 0.0  # standard deviation of Gaussian noise on the torque
+    random_share: float = 0.0  # share of steps with a uniformly random torque
+
+
+# (19.69, 5.26) is the discrete-time LQR gain at the top for the reward's own costs θ² + 0.1 θ̇² + 0.001 u².
+EXPERT = Driver(1.0, MAX_TORQUE, (19.69, 5.26), catch_torque=8.0)
+RANDOM = Driver(random_share=1.0)
+DRIVERS = {
+    "random": RANDOM,
+    "weak": Driver(0.2, 0.7, noise=0.7, random_share=0.3),  # swings up, never balances
+    "medium": Driver(0.5, 1.2, (8.0, 2.0), catch_torque=2.0, noise=0.5, random_share=0.3),
+    "expert": Driver(1.0, MAX_TORQUE, (19.69, 5.26), catch_torque=8.0, noise=0.3, random_share=0.05),
+}
+SKILLS = tuple(DRIVERS)
+
+# Mean returns that `measure_references` gave over 10,000 episodes each; constants, so that a score means the
+# same for any number of logged episodes.
+RANDOM_RETURN, EXPERT_RETURN, REFERENCE_EPISODES = -1224.33, -150.12, 10_000
+VERSION = 1  # of the recipe; raise it when a change here changes the logs
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes that ran side by side."""
+
+    observations: np.ndarray  # [n, STEPS + 1, 3] float32: cos θ, sin θ, θ̇
+    actions: np.ndarray  # [n, STEPS, 1] float32
+    rewards: np.ndarray  # [n, STEPS]
+
+
+def torque(drivers: Sequence[Driver], observations: np.ndarray) -> np.ndarray:
+    """[n] the noise-free torque that each driver asks for, before clipping."""
+    cos, sin, speed = observations.T.astype(np.float64)
+    gain, pump_limit, catch = np.array([(d.pump_gain, d.pump_torque, d.catch_torque) for d in drivers]).T
+    angle_gain, speed_gain = np.array([d.balance for d in drivers]).T
+    missing_energy = UPRIGHT_ENERGY - (0.5 * speed**2 + UPRIGHT_ENERGY * cos)
+    # At rest the direction of the speed is neither way: pump to the right rather than not at all.
+    pump = np.where(speed >= 0, 1.0, -1.0) * np.clip(gain * missing_energy, -pump_limit, pump_limit)
+    balance = -(angle_gain * np.arctan2(sin, cos) + speed_gain * speed)
+    return np.where(np.abs(balance) < catch, balance, pump)
+
+
+def run(drivers: Sequence[Driver], seed: int, purpose: str) -> Iterator[Episodes]:
+    """One episode for each driver, in blocks of WIDTH."""
+    for block, first in enumerate(range(0, len(drivers), WIDTH)):
+        yield _run_block(drivers[first : first + WIDTH], generator(seed, purpose, block))
+
+
+def _run_block(drivers: Sequence[Driver], random: np.random.Generator) -> Episodes:
+    import gymnasium
+
+    n = len(drivers)
+    noise, share = np.array([(driver.noise, driver.random_share) for driver in drivers]).T
+    # Drawn at full width, so that an episode does not depend on how many come after it.
+    starts = random.integers(2**31, size=WIDTH)[:n].tolist()
+    normal = random.standard_normal((STEPS, WIDTH))[:, :n]
+    chance = random.uniform(size=(STEPS, WIDTH))[:, :n]
+    uniform = random.uniform(-MAX_TORQUE, MAX_TORQUE, (STEPS, WIDTH))[:, :n]
+    observations = np.empty((n, STEPS + 1, 3), np.float32)
+    actions = np.empty((n, STEPS, 1), np.float32)
+    rewards = np.empty((n, STEPS))
+
+    envs = gymnasium.vector.SyncVectorEnv([lambda: gymnasium.make(ENV_ID, disable_env_checker=True)] * n)
+    observations[:, 0], _ = envs.reset(seed=starts)
+    for t in range(STEPS):
+        asked = torque(drivers, observations[:, t]) + noise * normal[t]
+        chosen = np.where(chance[t] < share, uniform[t], asked)
+        actions[:, t, 0] = np.clip(chosen, -MAX_TORQUE, MAX_TORQUE)
+        observations[:, t + 1], rewards[:, t], _, _, _ = envs.step(actions[:, t])
+    envs.close()
+    return Episodes(observations, actions, rewards)
+
+
+def measure_references(episodes: int, seed: int = 0) -> tuple[float, float]:
+    """Mean returns of the random and of the noise-free expert driver."""
+    low, high = (
+        np.concatenate([block.rewards.sum(axis=1) for block in run([driver] * episodes, seed, purpose)]).mean()
+        for driver, purpose in ((RANDOM, "pendulum reference random"), (EXPERT, "pendulum reference expert"))
+    )
+    return float(low), float(high)
+
+
+def ensure_pendulum(dataset_id: str = DATASET_ID, episodes: int = EPISODES, seed: int = 0) -> str:
+    """Make the logs unless they are there; gives the id that `load` and `minari.load_dataset` take."""
+    if not ID.fullmatch(dataset_id):
+        raise InputError(f"'{dataset_id}' is no Minari id; it must look like '{DATASET_ID}'.")
+    if episodes < len(SKILLS):
+        raise InputError(f"{episodes} episodes are too few; {len(SKILLS)} skills need at least one each.")
+    if seed < 0:
+        raise InputError(f"Seed {seed} is negative; choose 0 or more.")
+    folder, recipe = local_folder(dataset_id), {"episodes": episodes, "seed": seed, "version": VERSION}
+    if is_minari_folder(folder):
+        _check_same_recipe(folder, dataset_id, recipe)
+        print(f"{dataset_id} is there already, at {folder}", file=sys.stderr)
+        return dataset_id
+    print(f"Making {dataset_id}: {episodes:,} episodes of {ENV_ID}, seed {seed}, at {folder}", file=sys.stderr)
+    try:
+        _make(folder, dataset_id, recipe)
+    except OSError as error:
+        raise InputError(
+            f"Dataset '{dataset_id}' cannot be written ({error}); set MINARI_DATASETS_PATH to a folder of yours."
+        ) from error
+    return dataset_id
+
+
+def _check_same_recipe(folder: Path, dataset_id: str, recipe: dict[str, int]) -> None:
+    found = json.loads((folder / "data" / "metadata.json").read_text()).get("recipe")
+    if found != recipe:
+        raise InputError(
+            f"Dataset '{dataset_id}' is there already, made by the recipe {found} and not {recipe}; "
+            f"choose another id or delete it with `minari delete {dataset_id}`."
+        )
+
+
+def _make(folder: Path, dataset_id: str, recipe: dict[str, int]) -> None:
+    root = local_folder("")
+    root.mkdir(parents=True, exist_ok=True)
+    # Written aside and moved when complete: a dataset that exists is whole, even if two processes make it.
+    aside = Path(tempfile.mkdtemp(dir=root, prefix=".making-"))
+    try:
+        _write(aside, dataset_id, recipe)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        for namespace in (aside / dataset_id).parents:
+            described, target = namespace / "namespace_metadata.json", root / namespace.relative_to(aside)
+            if described.is_file() and not (target / described.name).exists():
+                shutil.copy(described, target)
+            if namespace == aside:
+                break
+        if not folder.exists():
+            (aside / dataset_id).rename(folder)
+    finally:
+        shutil.rmtree(aside)
+
+
+def _write(root: Path, dataset_id: str, recipe: dict[str, int]) -> None:
+    import minari
+    from minari.data_collector import EpisodeBuffer
+    from rich.console import Console
+    from rich.progress import track
+
+    skills = np.arange(recipe["episodes"]) % len(SKILLS)
+    drivers = [DRIVERS[SKILLS[skill]] for skill in skills]
+    blocks = track(
+        run(drivers, recipe["seed"], "pendulum"),
+        description="Driving",
+        total=-(-len(drivers) // WIDTH),
+        console=Console(stderr=True),
+    )
+    buffers = []
+    for block in blocks:
+        for i in range(len(block.rewards)):
+            ended = np.arange(STEPS) == STEPS - 1
+            buffers.append(
+                EpisodeBuffer(
+                    observations=block.observations[i],
+                    actions=block.actions[i],
+                    rewards=block.rewards[i],
+                    terminations=np.zeros(STEPS, bool),
+                    truncations=ended,
+                    # Minari logs one info more than steps, at the reset.
+                    infos={"skill": np.full(STEPS + 1, skills[len(buffers)], np.int32)},
+                )
+            )
+    with _minari_root(root), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="`(code_permalink|author|author_email)` is set to None")
+        dataset = minari.create_dataset_from_buffers(
+            dataset_id,
+            buffers,
+            env=ENV_ID,
+            eval_env=ENV_ID,
+            algorithm_name="energy-shaping swing-up with LQR balance, at four skills",
+            description=f"Made by data/pendulum.py with {recipe}; infos/skill is the driver.",
+            ref_min_score=RANDOM_RETURN,
+            ref_max_score=EXPERT_RETURN,
+            num_episodes_average_score=REFERENCE_EPISODES,
+        )
+        dataset.storage.update_metadata({"labels": {"skill": list(SKILLS)}, "recipe": recipe})
+
+
+@contextmanager
+def _minari_root(root: Path) -> Iterator[None]:
+    before = os.environ.get("MINARI_DATASETS_PATH")
+    os.environ["MINARI_DATASETS_PATH"] = str(root)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MINARI_DATASETS_PATH"]
+        else:
+            os.environ["MINARI_DATASETS_PATH"] = before

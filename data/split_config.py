@@ -1,0 +1,33 @@
+"""A split by name: `configs/split/<name>.yaml` with some options changed."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from hydra.utils import instantiate
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from data.errors import InputError
+from data.shards import Shards
+from data.units import nearest_name
+
+FOLDER = Path(__file__).parents[1] / "configs" / "split"
+
+
+def split_named(name: str, overrides: Sequence[str] = (), folder: Path = FOLDER) -> Callable[..., Shards]:
+    """The split `split(dataset, seed=...)` of that name; overrides are written `option=value`."""
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in names:
+        raise InputError(f"There is no split '{name}'; {nearest_name(name, names)}")
+    config = OmegaConf.load(folder / f"{name}.yaml")
+    options = [key for key in config if not key.startswith("_")]
+    for override in overrides:
+        key, equals, _ = override.partition("=")
+        if not equals:
+            raise InputError(f"'{override}' is no option; write it as option=value.")
+        if key not in options:
+            raise InputError(f"Split '{name}' has no option '{key}'; {nearest_name(key, options)}")
+    try:
+        return instantiate(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))))
+    except OmegaConfBaseException as error:
+        raise InputError(f"The options {' '.join(overrides)} cannot be read: {str(error).splitlines()[0]}") from None

@@ -1,0 +1,164 @@
+"""The command line of run_fed.py and run_centralized.py."""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import NoReturn
+
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from data.errors import InputError
+from fed.config import GROUPS, compose, expand, nearest, options
+from fed.experiment import Experiment
+from fed.progress import RoundProgress
+from fed.run_folder import RunFolder
+from fed.server import federate
+
+FLAGS = {
+    "algo": "learner",
+    "fed": "federation rule",
+    "data": "dataset: a name, or the path of a file",
+    "split": "how rows are dealt to clients",
+    "engine": "where clients train",
+}
+EXAMPLES = """
+every other setting is a Hydra override:
+  {script} --algo bc split.clients=4 updates_per_round=200
+  {script} --data logs/hopper.hdf5 --split quantile --rounds 5 data.env=Hopper-v5
+  {script} -m seed=0,1,2 algo=bc,sac          (a sweep: one run for each combination)
+  {script} --out outputs/mine --resume        (continue it, or start it)
+All settings with their defaults: {script} --show, or the files in configs/.
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose errors name the nearest flag."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = re.match(r"unrecognized arguments: (--?[\w-]+)", message)
+        known = [flag for action in self._actions for flag in action.option_strings]
+        if unknown:
+            message = f"There is no flag '{unknown[1]}'; {nearest(unknown[1], known)}"
+        raise InputError(message)
+
+
+def guarded(main: Callable[[], None]) -> None:
+    """Run a script: a fault in the input is one sentence and exit code 2, Ctrl-C says how to go on."""
+    try:
+        main()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        print(
+            "Stopped. Every finished round is saved; the same command with --out and --resume goes on.", file=sys.stderr
+        )
+        sys.exit(130)
+
+
+def main(root: str, script: str, description: str) -> None:
+    """Compose the configuration, run it (or each job of a sweep), and say where the results are."""
+    arguments = _parser(script, description).parse_intermixed_args()
+    overrides = _as_overrides(arguments)
+    if arguments.show:
+        print(OmegaConf.to_yaml(compose(root, overrides, arguments.config)), end="")
+    elif arguments.multirun:
+        _sweep(root, overrides, arguments)
+    else:
+        config = compose(root, overrides, arguments.config)
+        config.out = config.out or default_out(config)
+        run(config, arguments.resume)
+
+
+def run(config: DictConfig, resume: bool = False) -> dict:
+    """One run, with a progress display; returns its summary."""
+    console = Console(stderr=True)
+    experiment = Experiment.build(config)
+    folder = RunFolder.open(experiment.config, resume)
+    for note in experiment.dataset.notes:
+        console.print(f"[yellow]note:[/] {note}", highlight=False)
+    with RoundProgress(experiment, console) as progress:
+        summary = federate(experiment, folder, progress.observe)
+    progress.close(summary, folder.path)
+    return summary
+
+
+def default_out(config: DictConfig) -> str:
+    """outputs/fed_<algo>_<fed>_<data>_<time>, or central_… for the oracle."""
+    data = Path(config.data.path).stem if config.choices.data == "file" else config.choices.data
+    words = (
+        ["central", config.choices.algo, data]
+        if config.pooled
+        else ["fed", config.choices.algo, config.choices.fed, data]
+    )
+    return f"outputs/{'_'.join(words)}_{datetime.now():%Y%m%d_%H%M%S}"
+
+
+def _sweep(root: str, overrides: list[str], arguments: argparse.Namespace) -> None:
+    swept = [o.split("=", 1)[0] for o, *_ in zip(overrides, strict=True) if len(expand([o])) > 1]
+    jobs = [(job, compose(root, job, arguments.config)) for job in expand(overrides)]  # all checked before any runs
+    parent = Path(jobs[0][1].out or f"outputs/multirun_{datetime.now():%Y%m%d_%H%M%S}")
+    for number, (job, config) in enumerate(jobs, 1):
+        name = ",".join(item for item in job if item.split("=", 1)[0] in swept) or "run"
+        config.out = str(parent / re.sub(r"[^\w.,=+-]+", "-", name))
+        print(f"Job {number} of {len(jobs)}: {name}", file=sys.stderr)
+        run(config, arguments.resume)
+
+
+def _parser(script: str, description: str) -> Parser:
+    choices = "\n".join(f"  {group:7} {', '.join(options(group))}" for group in GROUPS)
+    epilog = f"names to choose from:\n{choices}\n{EXAMPLES.format(script=script)}"
+    parser = Parser(
+        prog=script,
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    for flag, meaning in FLAGS.items():
+        parser.add_argument(f"--{flag}", metavar="NAME", help=meaning)
+    parser.add_argument("--config", metavar="FILE", help="settings from a YAML file, e.g. another run's config.yaml")
+    parser.add_argument("--seed", metavar="N", help="seed of everything random (default 0)")
+    parser.add_argument("--rounds", metavar="N", help="rounds to run")
+    parser.add_argument("--out", metavar="FOLDER", help="the run's folder (with -m: the parent of the runs' folders)")
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out, or start it")
+    parser.add_argument("-m", "--multirun", action="store_true", help="a sweep: run every combination of key=a,b")
+    parser.add_argument("--show", action="store_true", help="print the configuration and stop")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="any setting, in Hydra's grammar")
+    return parser
+
+
+def _as_overrides(arguments: argparse.Namespace) -> list[str]:
+    """Flags are sugar for overrides; what is typed as key=value comes last and wins."""
+    sugar = []
+    for flag in (*FLAGS, "seed", "rounds", "out"):
+        value = getattr(arguments, flag)
+        if value is None:
+            continue
+        if flag == "data" and not set(value.split(",")) <= set(options("data")):
+            sugar += _data_path(value)
+        elif flag == "out":
+            sugar.append(f"out={_quoted(value)}")
+        else:
+            sugar.append(f"{flag}={value}")
+    if arguments.resume and not arguments.out:
+        raise InputError("--resume needs --out FOLDER to say which run to continue.")
+    return sugar + arguments.overrides
+
+
+def _data_path(value: str) -> list[str]:
+    """`--data` is a config's name, or else anything that `data.load` understands."""
+    looks_like_data = "/" in value or "." in value or Path(value).exists() or re.search(r"\d|[-_]", value)
+    if not looks_like_data:
+        raise InputError(f"There is no data '{value}'; {nearest(value, options('data'))} A file's path works too.")
+    return ["data=file", f"data.path={_quoted(value)}"]
+
+
+def _quoted(text: str) -> str:
+    """As one string in Hydra's grammar, whatever characters a path holds."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,143 @@
+"""The server loop: broadcast, train, aggregate, evaluate, record; round after round, from wherever the run stands."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hydra.utils import instantiate
+from torch import Tensor
+
+from fed.engines.inprocess import InProcess, Layout
+from fed.experiment import Experiment
+from fed.participation import participants
+from fed.run_folder import RunFolder
+from fed.summary import summarise
+from fed.update import Update
+from metrics.scores import normalised_score
+
+Record = dict[str, Any]
+Observer = Callable[[Record], None]
+
+
+def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lambda record: None) -> dict:
+    """Run (or continue) the federation and return its summary; `observe` sees every record and steers nothing."""
+    config = experiment.config
+    resumed = folder.begin(config, experiment.shards.statistics(experiment.dataset))
+    for record in folder.history():
+        observe(record)
+    last, state = resumed or (-1, {name: experiment.initial[name] for name in experiment.shared})
+    engine, aggregator = _engine(experiment, folder), instantiate(config.fed.aggregator)
+    for round in range(last + 1, config.rounds + 1):
+        begun = time.perf_counter()
+        if round == 0:
+            record = _first_record(experiment)
+        else:
+            state, record = _train_round(experiment, engine, aggregator, state, round)
+        trained = time.perf_counter()
+        if _evaluation_is_due(experiment, round):
+            record |= _evaluate(experiment, folder, state)
+        now = time.perf_counter()
+        record |= {"seconds": now - begun, "seconds_train": trained - begun, "seconds_evaluate": now - trained}
+        folder.commit(record, state, experiment.policy_constants(), _policy_facts(experiment))
+        observe(record)
+    if experiment.evaluator is not None:
+        experiment.evaluator.close()
+    return summarise(experiment, folder)
+
+
+def _engine(experiment: Experiment, folder: RunFolder) -> InProcess:
+    engine = experiment.config.engine
+    return InProcess(
+        experiment.make_learner,
+        experiment.sampler,
+        folder.clients,
+        experiment.initial,
+        experiment.shared,
+        experiment.config.updates_per_round,
+        Layout(engine.width, engine.workers, engine.threads),
+    )
+
+
+def _first_record(experiment: Experiment) -> Record:
+    """Round 0: the clients' statistics go up, the pooled ones come down; nothing is trained."""
+    sent = sum(moments.nbytes for moments in experiment.moments)
+    received = (experiment.normaliser.mean.nbytes + experiment.normaliser.std.nbytes + 16) * len(experiment.moments)
+    everyone = list(range(len(experiment.shards)))
+    return _record(0, everyone, {}, bytes_up=sent, bytes_down=received)
+
+
+def _train_round(
+    experiment: Experiment, engine: InProcess, aggregator: Any, state: dict[str, Tensor], round: int
+) -> tuple[dict[str, Tensor], Record]:
+    config = experiment.config
+    chosen = participants(len(experiment.shards), config.fed.fraction, config.seed, round)
+    updates = []
+    for update in engine.train(state, chosen, round):
+        aggregator.accumulate(update)
+        updates.append(_without_models(update))
+    state, weights = aggregator.finalise(state)
+    size = sum(state[name].nbytes for name in experiment.shared)
+    answered = [client for update in updates for client in update.clients]
+    record = _record(round, chosen, weights, bytes_up=size * len(answered), bytes_down=size * len(chosen))
+    record["metrics"] = _mean_metrics(updates)
+    record["flags"] = {str(client): why for update in updates for client, why in update.flags.items()}
+    record["failures"] = {str(client): why for update in updates for client, why in update.failures.items()}
+    return state, record
+
+
+def _record(round: int, chosen: list[int], weights: dict[int, float], bytes_up: int, bytes_down: int) -> Record:
+    return {
+        "round": round,
+        "score": None,
+        "return_mean": None,
+        "participants": chosen,
+        "weights": [weights.get(client, 0.0) for client in chosen] if weights else [],
+        "bytes_up": bytes_up,
+        "bytes_down": bytes_down,
+    }
+
+
+def _without_models(update: Update) -> Update:
+    return Update(update.clients, {}, update.rows, update.metrics, update.flags, update.failures)
+
+
+def _mean_metrics(updates: list[Update]) -> dict[str, float | None]:
+    """Mean over the clients that answered; a metric that is not finite is null, and its client is in the flags."""
+    names = {name for update in updates for name in update.metrics}
+    values = {name: np.concatenate([update.metrics[name] for update in updates]) for name in sorted(names)}
+    return {name: float(v.mean()) if len(v) and np.isfinite(v).all() else None for name, v in values.items()}
+
+
+def _evaluation_is_due(experiment: Experiment, round: int) -> bool:
+    if experiment.evaluator is None:
+        return False
+    return round % experiment.config.eval.every == 0 or round == experiment.config.rounds
+
+
+def _evaluate(experiment: Experiment, folder: RunFolder, state: dict[str, Tensor]) -> Record:
+    """The global policy's return; where actors are personal, the mean over the clients' own policies."""
+    if "actor" in state:
+        clients, actors = None, [state["actor"]]
+    else:
+        count = min(len(experiment.shards), experiment.config.eval.max_clients)
+        clients = np.linspace(0, len(experiment.shards) - 1, count).round().astype(int).tolist()
+        actors = [(folder.clients.latest(client) or experiment.initial)["actor"] for client in clients]
+    evaluation = experiment.evaluator(experiment.policy(actors))
+    returns = evaluation.returns.mean(1)
+    references = experiment.dataset.references
+    record = {
+        "return_mean": float(returns.mean()),
+        "return_std": float(evaluation.returns.std()),
+        "episode_length": float(evaluation.lengths.mean()),
+    }
+    if references is not None:
+        scores = normalised_score(returns, references.low, references.high)
+        record["score"] = float(scores.mean())
+        if clients is not None:
+            record["client_scores"] = dict(zip(map(str, clients), scores.tolist(), strict=True))
+    return record
+
+
+def _policy_facts(experiment: Experiment) -> dict:
+    return {"env_id": experiment.dataset.env_id, "shared": experiment.shared}

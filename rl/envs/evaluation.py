@@ -1,0 +1,71 @@
+"""Online evaluation: deterministic policies of K clients in batched Gymnasium environments."""
+
+from dataclasses import dataclass
+
+import gymnasium as gym
+import numpy as np
+
+from data.errors import InputError
+from rl.policy import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Undiscounted returns and lengths of E episodes for each of K policies."""
+
+    returns: np.ndarray  # [K, E]
+    lengths: np.ndarray  # [K, E]
+
+
+class Evaluator:
+    """Plays the same E initial states for every policy and every round: differences are the policy's."""
+
+    def __init__(self, env_id: str, episodes: int, seed: int, max_steps: int):
+        if episodes < 1:
+            raise InputError(f"eval.episodes is {episodes}; at least one episode is needed.")
+        self.env_id, self.episodes, self.seed, self.max_steps = env_id, episodes, seed, max_steps
+        self.envs: gym.vector.VectorEnv | None = None
+
+    def check(self) -> None:
+        """Fail now rather than after the first round of training."""
+        make_environments(self.env_id, 1).close()
+
+    def __call__(self, policy: Policy) -> Evaluation:
+        clients = len(policy.theta)
+        envs = self._environments(clients * self.episodes)
+        seeds = [self.seed + episode for _ in range(clients) for episode in range(self.episodes)]
+        observations, _ = envs.reset(seed=seeds)
+        returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, dtype=np.int64)
+        running = np.ones(envs.num_envs, dtype=bool)
+        for _ in range(self.max_steps):
+            actions = policy.act(observations.reshape(clients, self.episodes, -1))
+            observations, rewards, terminated, truncated, _ = envs.step(actions.reshape(envs.num_envs, -1))
+            returns[running] += rewards[running]
+            lengths[running] += 1
+            running &= ~(terminated | truncated)  # an environment that is done starts again; it no longer counts
+            if not running.any():
+                break
+        shape = (clients, self.episodes)
+        return Evaluation(returns.reshape(shape), lengths.reshape(shape))
+
+    def _environments(self, count: int) -> gym.vector.VectorEnv:
+        if self.envs is None or self.envs.num_envs != count:
+            self.close()
+            self.envs = make_environments(self.env_id, count)
+        return self.envs
+
+    def close(self) -> None:
+        if self.envs is not None:
+            self.envs.close()
+            self.envs = None
+
+
+def make_environments(env_id: str, count: int) -> gym.vector.VectorEnv:
+    """`count` copies: natively batched where the environment is, one after another where it is not."""
+    try:
+        return gym.make_vec(env_id, num_envs=count)
+    except (gym.error.Error, ImportError) as error:
+        raise InputError(
+            f"The environment '{env_id}' cannot be made ({error}); name another with data.env=…, "
+            "or switch evaluation off with eval=none."
+        ) from error

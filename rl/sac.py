@@ -1,0 +1,85 @@
+"""Soft actor-critic (Haarnoja et al. 2018, arXiv 1812.05905), trained on logged data only.
+
+Offline, plain SAC over-estimates actions that the data does not hold, and may diverge: that is the point of the
+baseline. Nothing here hides it; |Q| beyond what any policy could earn is reported as divergence.
+"""
+
+import torch
+from torch import Tensor
+
+from data.batch import Batch
+from rl.learner import Learner, Losses, Metrics, Task
+from rl.networks import MLP
+from rl.policies import TanhGaussian
+
+
+class SAC(Learner):
+    """Twin critics with targets, a tanh-Gaussian actor, and a temperature tuned to a target entropy."""
+
+    noise_draws = 2  # for a' ~ π(·|s') in the critic's target, and a ~ π(·|s) in the actor's loss
+    target_of = {"critic_target": "critic"}  # noqa: RUF012
+
+    def __init__(
+        self,
+        task: Task,
+        clients: int,
+        *,
+        hidden: list[int],
+        critics: int,
+        gamma: float,
+        tau: float,
+        actor_lr: float,
+        critic_lr: float,
+        temperature_lr: float,
+        initial_temperature: float,
+        target_entropy: float | None,
+        backup_entropy: bool,
+        clip: float | None,
+        device: str,
+    ):
+        self.actor = TanhGaussian.build(task.observations, task.actions, hidden)
+        self.critic = MLP((task.observations + task.actions, *hidden, 1), heads=critics)
+        self.gamma, self.backup_entropy = gamma, backup_entropy
+        self.initial_temperature = initial_temperature
+        self.target_entropy = -float(task.actions) if target_entropy is None else target_entropy
+        self.bounds = {"q_abs": task.reward_bound / (1 - gamma)}
+        lr = {"actor": actor_lr, "critic": critic_lr, "temperature": temperature_lr}
+        super().__init__(clients=clients, lr=lr, tau=tau, clip=clip, device=device)
+
+    def initial(self, generator: torch.Generator) -> dict[str, Tensor]:
+        return {
+            "actor": self.actor.network.init(generator),
+            "critic": self.critic.init(generator),
+            "temperature": torch.tensor([self.initial_temperature]).log(),  # its logarithm is what is learned
+        }
+
+    def objectives(self) -> list:
+        return [self.evaluate_policy, self.improve_policy]
+
+    def q(self, theta: Tensor, observations: Tensor, actions: Tensor) -> Tensor:
+        """[K, critics, B]"""
+        return self.critic(theta, torch.cat([observations, actions], dim=-1)).squeeze(-1)
+
+    def evaluate_policy(self, batch: Batch) -> tuple[Losses, Metrics]:
+        """L(Q) = Σ_i E[(Q_i(s,a) − r − γ(1−d)(min_j Q̄_j(s',a') − α log π(a'|s')))²], a' ~ π(·|s')."""
+        with torch.no_grad():
+            next_actions, next_log_prob = self.actor.sample(
+                self.params["actor"], batch.next_observations, batch.noise[0]
+            )
+            value = self.q(self.targets["critic_target"], batch.next_observations, next_actions).amin(1)
+            if self.backup_entropy:
+                value = value - self.params["temperature"].exp() * next_log_prob
+            target = batch.rewards + self.gamma * (1 - batch.terminals) * value  # [K, B]
+        q = self.q(self.params["critic"], batch.observations, batch.actions)
+        loss = (q - target.unsqueeze(1)).square().mean(2).sum(1)
+        return {"critic": loss}, {"q_abs": q.detach().abs().mean((1, 2))}
+
+    def improve_policy(self, batch: Batch) -> tuple[Losses, Metrics]:
+        """L(π) = E[α log π(a|s) − min_j Q_j(s,a)], a ~ π(·|s); L(log α) = −log α (E[log π(a|s)] + H̄)."""
+        log_temperature = self.params["temperature"]
+        actions, log_prob = self.actor.sample(self.params["actor"], batch.observations, batch.noise[1])
+        q = self.q(self.params["critic"].detach(), batch.observations, actions).amin(1)
+        actor_loss = (log_temperature.detach().exp() * log_prob - q).mean(1)
+        entropy_gap = log_prob.detach().mean(1) + self.target_entropy
+        temperature_loss = -(log_temperature.squeeze(1) * entropy_gap)
+        return {"actor": actor_loss, "temperature": temperature_loss}, {"entropy": -log_prob.detach().mean(1)}
