@@ -81,7 +81,6 @@ def _read_shifted(column: h5py.Dataset, rows: int) -> tuple[np.ndarray, np.ndarr
     states = np.empty((rows + 1, *column.shape[1:]), np.float32)
     column.read_direct(states, dest_sel=np.s_[:rows])
     states[rows] = states[rows - 1]
-    states.flags.writeable = False  # a write through one view would change the other
     return states[:rows], states[1:]
 
 

@@ -4,52 +4,70 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from rich.console import Console
 from rich.table import Table
 
+from data.clusters import mean_states
 from data.dataset import Dataset
 from data.errors import InputError
 from data.randomness import generator
 from data.shard_figure import draw_shards
-from data.shards import PUBLIC, Shards, state_shift
+from data.shards import Shards, state_moments
 
+FORMATS = (".png", ".pdf", ".svg")
 SHOWN = 20  # clients that the table lists; of more it lists an even sample
 
 
 def describe(
-    dataset: Dataset, shards: Shards, out: Path | None = None, console: Console | None = None
+    dataset: Dataset,
+    shards: Shards,
+    out: Path | None = None,
+    title: str | None = None,
+    console: Console | None = None,
 ) -> dict[str, Any]:
     """Print the shards as a table, save the picture where `out` says, and return the statistics."""
-    formats = sorted(FigureCanvasAgg.get_supported_filetypes())
-    if out is not None and out.suffix[1:].lower() not in formats:
-        raise InputError(f"Cannot save a picture as '{out}'; end its name in one of .{', .'.join(formats)}.")
+    title = title or dataset.name
+    if out is not None and out.suffix.lower() not in FORMATS:
+        raise InputError(f"Cannot save a picture as '{out}'; end its name in one of {', '.join(FORMATS)}.")
     statistics = shards.statistics(dataset)
     chance = shift_by_chance(dataset, shards)
-    (console or Console()).print(shard_table(statistics, chance))
+    (console or Console()).print(shard_table(statistics, chance, title))
     if out is not None:
-        picture = draw_shards(dataset, shards)
+        picture = draw_shards(dataset, shards, title)
         out.parent.mkdir(parents=True, exist_ok=True)
         picture.savefig(out, dpi=150)
     return statistics
 
 
-def shift_by_chance(dataset: Dataset, shards: Shards, seed: int = 0) -> float:
-    """The mean state shift when the same pieces are dealt to the same clients at random: what shift means."""
-    private = shards.piece_client != PUBLIC
-    owner = generator(seed, "describe").permutation(shards.piece_client[private])
-    dealt = Shards.of_pieces(dataset, shards.pieces[private], owner, shards.names)
-    return float(state_shift(dataset, dealt).mean())
+def shift_by_chance(dataset: Dataset, shards: Shards, deals: int = 20) -> float:
+    """The mean state shift when the same pieces are dealt to the same clients at random.
+
+    Few and correlated rows shift a client's mean without any design; only what exceeds this is the split's doing.
+    """
+    owned = shards.start_offsets[-1]
+    pieces, owner = shards.pieces[:owned], shards.piece_client[:owned]
+    _, mean, deviation = state_moments(dataset, shards)
+    rows = np.diff(pieces, axis=1) + 1.0  # [U, 1]
+    states = rows * (mean_states(dataset, pieces) - mean) / deviation
+    rng = generator(0, "shift by chance")
+    shifts = []
+    for _ in range(deals):
+        dealt = rng.permutation(owner)
+        total, count = np.zeros((len(shards), states.shape[1])), np.zeros((len(shards), 1))
+        np.add.at(total, dealt, states)
+        np.add.at(count, dealt, rows)
+        shifts.append(np.sqrt(np.square(total / count).mean(axis=1)).mean())
+    return float(np.mean(shifts))
 
 
-def shard_table(statistics: dict[str, Any], chance: float) -> Table:
+def shard_table(statistics: dict[str, Any], chance: float, title: str) -> Table:
     """One line per client, at most SHOWN of them, and one for all clients together."""
     clients = statistics["clients"]
     shown = np.unique(np.linspace(0, len(clients) - 1, min(len(clients), SHOWN)).round().astype(int))
     some = "" if len(shown) == len(clients) else f" ({len(shown)} of them shown)"
     count = f"{len(clients):,} clients" if len(clients) > 1 else "one client"
     table = Table(
-        title=f"{statistics['dataset']}: {count}{some}",
+        title=f"{title}: {count}{some}",
         caption=_caption(statistics, chance),
         show_footer=True,
     )
@@ -64,7 +82,8 @@ def shard_table(statistics: dict[str, Any], chance: float) -> Table:
         *_quantiles(pooled, digits),
         f"{np.mean(shifts):.2f}",
     ]
-    headers = ["client", "rows", "episodes", "return min", "25 %", "median", "75 %", "max", "shift"]
+    pieces = "pieces" if statistics["cut"] else "episodes"
+    headers = ["client", "rows", pieces, "min", "25 %", "median", "75 %", "max", "shift"]
     for header, total in zip(headers, footer, strict=True):
         table.add_column(header, total, justify="left" if header == "client" else "right")
     for k in shown:
@@ -80,8 +99,9 @@ def _quantiles(returns: dict[str, Any], digits: int) -> list[str]:
 
 def _caption(statistics: dict[str, Any], chance: float) -> str:
     lines = [
+        f"min to max: returns of {'pieces' if statistics['cut'] else 'episodes'}",
         "shift: distance of the client's mean state from everybody's, in standard deviations of a feature "
-        f"(root mean square over features); the same episodes dealt at random: {chance:.2f}"
+        f"(root mean square over features), {chance:.2f} if the same episodes are dealt at random",
     ]
     if statistics["public"]["rows"]:
         lines.append(f"{statistics['public']['rows']:,} rows are public")

@@ -44,7 +44,7 @@ def load(path: str | os.PathLike | Mapping[str, str], env: str | None = None) ->
     if "/" in text and ID.fullmatch(text):
         if text == pendulum.DATASET_ID and not is_minari_folder(local_folder(text)):
             pendulum.ensure_pendulum()  # real logs, made here by a documented recipe
-        return load_minari_folder(fetched_folder(text), text, env)
+        return load_minari_folder(fetched_folder(text, known=[pendulum.DATASET_ID]), text, env)
     if ID.fullmatch(text) and text in local_ids():
         return load_minari_folder(fetched_folder(text), text, env)
     raise InputError(f"'{text}' is no file, no folder, no D4RL name and no Minari id; {_nearest_name(text)}")
@@ -83,9 +83,9 @@ def _spaces(name: str, env_id: str | None, chosen: bool) -> tuple[Spaces | None,
 
 def _load_folder(folder: Path, name: str, env: str | None) -> Dataset:
     if not is_minari_folder(folder):
-        raise InputError(
-            f"Folder '{name}' holds no data/metadata.json, so it is no Minari dataset; {_nearest_file(folder / 'x')}"
-        )
+        files = sorted(entry.name for entry in folder.iterdir() if entry.suffix in _FILE_ENDINGS)
+        hint = f"pass a file in it, such as '{files[0]}'." if files else "pass a file or the folder of a Minari id."
+        raise InputError(f"Folder '{name}' is no Minari dataset (it has no data/metadata.json); {hint}")
     return replace(load_minari_folder(folder, name, env), name=folder.name)
 
 

@@ -4,10 +4,11 @@ Minari stores a group per episode with T+1 observations, so every row has its ne
 with h5py's low-level calls: thousands of short episodes cost a fraction of what an object per episode does.
 """
 
+import difflib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from data.references import environment_references
 from data.spaces import Spaces, from_spaces, spaces_of
 from data.validation import validate
 
-ID = re.compile(r"(?:[-\w]+/)*[-\w]+-v\d+")
+ID = re.compile(r"(?:[-\w][-\w/]*[-\w]/)?[-\w]+-v\d+")  # (namespace/)name-vN, as Minari parses it
 _PER_STEP = {"actions": "actions", "rewards": "rewards", "terminals": "terminations", "timeouts": "truncations"}
 
 
@@ -39,11 +40,12 @@ def local_folder(dataset_id: str) -> Path:
 def local_ids() -> list[str]:
     """Ids of the Minari datasets on this machine."""
     root = local_folder("")
-    return sorted(found.parent.parent.relative_to(root).as_posix() for found in root.rglob("data/metadata.json"))
+    found = (path.parent.parent.relative_to(root).as_posix() for path in root.rglob("data/metadata.json"))
+    return sorted(dataset_id for dataset_id in found if ID.fullmatch(dataset_id))
 
 
-def fetched_folder(dataset_id: str) -> Path:
-    """The folder of a dataset id, downloaded if it is not local."""
+def fetched_folder(dataset_id: str, known: Sequence[str] = ()) -> Path:
+    """The folder of a dataset id, downloaded if it is not local; `known` ids are what a typing error meant."""
     folder = local_folder(dataset_id)
     if is_minari_folder(folder):
         return folder
@@ -53,9 +55,11 @@ def fetched_folder(dataset_id: str) -> Path:
         minari.load_dataset(dataset_id, download=True)
     except Exception as error:  # Minari's back ends raise what their clients raise; the reason is told
         reason = " ".join(str(error).split()).rstrip(".") or type(error).__name__
+        nearest = difflib.get_close_matches(dataset_id, [*known, *local_ids()], n=1)
+        hint = f"did you mean '{nearest[0]}', or else " if nearest else ""
         raise InputError(
             f"Minari dataset '{dataset_id}' is not on this machine and could not be downloaded ({reason}); "
-            f"fetch it where there is a network and put it at '{folder}'."
+            f"{hint}fetch it where there is a network and put it at '{folder}'."
         ) from error
     return folder
 
@@ -145,7 +149,7 @@ class _Episodes:
         for key in infos[0]:
             columns = [_object(group, key) for group in infos]
             if all(_is_integer_column(column, n) for column, n in zip(columns, self.steps, strict=True)):
-                values = _read_each(columns, np.int32)
+                values = _read_each(columns, np.int64)
                 if len(values) > self.steps.sum():
                     counts = np.array([column.shape[0] for column in columns])
                     at_reset = (np.cumsum(counts) - counts)[counts > self.steps]

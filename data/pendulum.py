@@ -172,35 +172,35 @@ def _make(folder: Path, dataset_id: str, recipe: dict[str, int]) -> None:
         shutil.rmtree(aside)
 
 
-def _write(root: Path, dataset_id: str, recipe: dict[str, int]) -> None:
-    import minari
+def _episode_buffers(episodes: int, seed: int) -> list:
     from minari.data_collector import EpisodeBuffer
     from rich.console import Console
     from rich.progress import track
 
-    skills = np.arange(recipe["episodes"]) % len(SKILLS)
-    drivers = [DRIVERS[SKILLS[skill]] for skill in skills]
-    blocks = track(
-        run(drivers, recipe["seed"], "pendulum"),
-        description="Driving",
-        total=-(-len(drivers) // WIDTH),
-        console=Console(stderr=True),
-    )
+    skills = np.arange(episodes) % len(SKILLS)
+    blocks = run([DRIVERS[SKILLS[skill]] for skill in skills], seed, "pendulum")
+    console = Console(stderr=True)
     buffers = []
-    for block in blocks:
+    for block in track(blocks, "Driving", total=-(-episodes // WIDTH), console=console):
         for i in range(len(block.rewards)):
-            ended = np.arange(STEPS) == STEPS - 1
             buffers.append(
                 EpisodeBuffer(
                     observations=block.observations[i],
                     actions=block.actions[i],
                     rewards=block.rewards[i],
                     terminations=np.zeros(STEPS, bool),
-                    truncations=ended,
+                    truncations=np.arange(STEPS) == STEPS - 1,
                     # Minari logs one info more than steps, at the reset.
                     infos={"skill": np.full(STEPS + 1, skills[len(buffers)], np.int32)},
                 )
             )
+    return buffers
+
+
+def _write(root: Path, dataset_id: str, recipe: dict[str, int]) -> None:
+    import minari
+
+    buffers = _episode_buffers(recipe["episodes"], recipe["seed"])
     with _minari_root(root), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="`(code_permalink|author|author_email)` is set to None")
         dataset = minari.create_dataset_from_buffers(

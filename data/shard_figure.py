@@ -24,7 +24,7 @@ DOTS = 20_000  # at most so many pieces in the picture of the states
 SAME_SCALE = 0.5  # the map of distances spans at least so many standard deviations: an iid split looks pale
 
 
-def draw_shards(dataset: Dataset, shards: Shards) -> Figure:
+def draw_shards(dataset: Dataset, shards: Shards, title: str) -> Figure:
     """A wide figure with four panels, readable from one client to a thousand."""
     figure = Figure(figsize=(17, 5.4), layout="constrained")
     ratios = {"width_ratios": [1.2, 0.45, 1.3, 1.4]}
@@ -44,7 +44,7 @@ def draw_shards(dataset: Dataset, shards: Shards) -> Figure:
     for panel in (returns, sizes, states):
         panel.spines[["top", "right"]].set_visible(False)
     clients = f"{len(shards):,} clients" if len(shards) > 1 else "one client"
-    figure.suptitle(f"{dataset.name}: {len(shards.order):,} rows, {clients}", fontsize=15)
+    figure.suptitle(f"{title}: {len(shards.order):,} rows, {clients}", fontsize=15)
     return figure
 
 
@@ -68,7 +68,7 @@ def _draw_returns(panel: Axes, dataset: Dataset, shards: Shards, colours: np.nda
         lower, median, upper = np.quantile(part, (0.25, 0.5, 0.75))
         panel.plot([lower, upper], [k, k], color="black", linewidth=1.6)
         panel.plot(median, k, "o", markersize=5.5, color="white", markeredgecolor="black", markeredgewidth=1.3)
-    numbered = [name if name == f"client {k}" else f"{name}: {k}" for k, name in enumerate(shards.names)]
+    numbered = [name if name == f"client {k}" else f"{k}: {name}" for k, name in enumerate(shards.names)]
     panel.set_yticks(range(len(shards)), numbered)  # the other panels know a client by its number
     kind = "pieces" if len(shards.cut) else "episodes"
     panel.set(title=f"returns of {kind}", xlabel="return (line: quartiles, ring: median)")

@@ -6,6 +6,7 @@ from pathlib import Path
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from data.errors import InputError
 from data.shards import Shards
@@ -28,6 +29,9 @@ def split_named(name: str, overrides: Sequence[str] = (), folder: Path = FOLDER)
         if key not in options:
             raise InputError(f"Split '{name}' has no option '{key}'; {nearest_name(key, options)}")
     try:
-        return instantiate(OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides))))
-    except OmegaConfBaseException as error:
-        raise InputError(f"The options {' '.join(overrides)} cannot be read: {str(error).splitlines()[0]}") from None
+        changed = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
+        OmegaConf.resolve(changed)
+    except (OmegaConfBaseException, YAMLError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"The options {' '.join(overrides)} cannot be read: {reason}.") from None
+    return instantiate(changed)

@@ -126,8 +126,8 @@ def _dirichlet_owners(label: np.ndarray, concentration: float, pool: Pool) -> np
         rows = pool.units.rows[members]
         due = pool.rng.dirichlet(concentration * pool.clients * pool.shares) * rows.sum()
         # A class with fewer units than clients reaches only some of them; who missed out is served first in
-        # the next class, in a new order, yet gets no more of it than twice what the draw gave.
-        wanted = np.clip(due + owed, 1e-3 * due, 2 * due)
+        # the next class, in a new order, yet gets no more of it than four times what the draw gave.
+        wanted = np.clip(due + owed, 1e-3 * due, 4 * due)
         turn = pool.rng.permutation(pool.clients)
         owner[members] = turn[nearest_owner(rows, (wanted / wanted.sum())[turn])]
         owed += due - np.bincount(owner[members], rows, minlength=pool.clients)
@@ -137,10 +137,9 @@ def _dirichlet_owners(label: np.ndarray, concentration: float, pool: Pool) -> np
 def _by_return(label: np.ndarray, pool: Pool) -> np.ndarray:
     """Labels renumbered so that groups stand in order of their mean episode return, as in `quantile`."""
     returns = pool.dataset.returns[pool.units.episode]
-    count = np.bincount(label, minlength=pool.clients)
-    mean = np.bincount(label, returns, minlength=pool.clients) / np.maximum(count, 1)
-    rank = np.empty(pool.clients, np.int64)
-    rank[np.argsort(np.where(count, mean, np.inf), kind="stable")] = np.arange(pool.clients)
+    mean = np.bincount(label, returns) / np.bincount(label)
+    rank = np.empty(len(mean), np.int64)
+    rank[np.argsort(mean, kind="stable")] = np.arange(len(mean))
     return rank[label]
 
 
@@ -161,9 +160,10 @@ def _region_visits(pool: Pool) -> np.ndarray:
 
 
 def _column(dataset: Dataset, column: str, also: tuple[str, ...] = ()) -> np.ndarray:
+    valid = [*dataset.columns, *also]
     if column not in dataset.columns:
-        nearest = nearest_name(column, [*dataset.columns, *also])
-        raise InputError(f"Dataset '{dataset.name}' has no column '{column}' to split by; {nearest}")
+        advice = nearest_name(column, valid) if valid else "load several logs by name to get a column 'source'."
+        raise InputError(f"Dataset '{dataset.name}' has no column '{column}' to split by; {advice}")
     return dataset.columns[column]
 
 

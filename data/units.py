@@ -124,6 +124,8 @@ class Pool:
 def draw_pool(dataset: Dataset, seed: int, clients: int, **options) -> Pool:
     """Cut the dataset into units, set the public ones aside, and fix each client's share."""
     chosen = _checked(clients, options)
+    if seed < 0:
+        raise InputError(f"seed={seed} must be a whole number of at least 0.")
     rng = generator(seed, "split")
     units = cut_units(dataset, chosen.unit, chosen.segment_length)
     shuffled = rng.permutation(len(units))
@@ -166,7 +168,7 @@ def nearest_name(wrong: str, valid: Iterable[str]) -> str:
     """A clause that names the nearest valid name, or all of them."""
     valid = list(valid)
     close = difflib.get_close_matches(str(wrong), valid, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"valid are {', '.join(valid) or 'none'}."
+    return f"did you mean '{close[0]}'?" if close else f"valid: {', '.join(valid)}."
 
 
 def require_count(option: str, value: object) -> None:

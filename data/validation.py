@@ -40,47 +40,43 @@ def validate(
     spaces: what the columns must fit; without it the action range is that of the data.
     extra: free-form integer columns of N rows; labels name their values.
     """
-    columns = dict(columns)
-    check_layout(name, {key: (column.shape, column.dtype) for key, column in columns.items()})
-    for key in FLOATS:
-        if key in columns:
-            columns[key] = _as_float32(columns[key], key)
-    for key in FLAGS:
-        if key in columns:
-            columns[key] = _as_flags(name, columns[key], key)
-    if "next_observations" not in columns:
-        observations = columns["observations"]
-        columns["next_observations"], shifted = np.concatenate([observations[1:], observations[-1:]]), True
-    for key in FLOATS:
-        if not (shifted and key == "next_observations"):
-            _check_finite(name, columns[key], key)
+    columns, shifted = _numbers(name, columns, shifted)
     if spaces is not None:
         _check_sizes(name, columns, spaces, env_id)
 
-    timeouts, end_notes = _timeouts(name, columns, shifted)
-    low, high, actions, action_notes = _fit_actions(name, columns["actions"], spaces, env_id)
-    terminals = columns["terminals"]
-    # The last row of a log that stores no next states can be learnt from only if nothing follows it.
-    trainable = ~timeouts | terminals if shifted else np.ones(len(timeouts), bool)
-    if not trainable.any():
+    columns["timeouts"], end_notes = _timeouts(name, columns, shifted)
+    low, high, columns["actions"], action_notes = _fit_actions(name, columns["actions"], spaces, env_id)
+    # Where no next states are stored, an episode's last row can be learnt from only if nothing follows it.
+    cut_off = columns["timeouts"] & ~columns["terminals"] if shifted else np.zeros(len(columns["rewards"]), bool)
+    if cut_off.all():
         raise InputError(f"Dataset '{name}' has no row with a next state to train on; log longer episodes.")
+    free_form, free_form_notes = _free_form(name, extra or {}, labels or {}, len(cut_off))
     return Dataset(
         name=name,
-        observations=columns["observations"],
-        actions=actions,
-        rewards=columns["rewards"],
-        next_observations=columns["next_observations"],
-        terminals=terminals,
-        timeouts=timeouts,
-        trainable=trainable,
+        **columns,
+        trainable=~cut_off,
         action_low=low,
         action_high=high,
         env_id=env_id,
         references=references,
-        columns=_free_form(name, extra or {}, len(timeouts)),
-        labels={key: list(names) for key, names in (labels or {}).items() if key in (extra or {})},
-        notes=(*notes, *end_notes, *action_notes),
+        columns=free_form,
+        labels={key: list((labels or {})[key]) for key in free_form if key in (labels or {})},
+        notes=(*notes, *end_notes, *action_notes, *free_form_notes),
     )
+
+
+def _numbers(name: str, columns: Mapping[str, np.ndarray], shifted: bool) -> tuple[dict[str, np.ndarray], bool]:
+    """The columns as finite float32 and as flags, next observations made if need be."""
+    check_layout(name, {key: (column.shape, column.dtype) for key, column in columns.items()})
+    numbers = {key: _as_float32(columns[key], key) for key in FLOATS if key in columns}
+    numbers |= {key: _as_flags(name, columns[key], key) for key in FLAGS if key in columns}
+    if "next_observations" not in numbers:
+        observations = numbers["observations"]
+        numbers["next_observations"], shifted = np.concatenate([observations[1:], observations[-1:]]), True
+    for key in FLOATS:
+        if not (shifted and key == "next_observations"):  # those are observations once more
+            _check_finite(name, numbers[key], key)
+    return numbers, shifted
 
 
 def check_layout(name: str, layout: Mapping[str, tuple[tuple[int, ...], np.dtype]]) -> int:
@@ -140,8 +136,9 @@ def _check_finite(name: str, column: np.ndarray, key: str) -> None:
     flat = column.reshape(-1)
     # One NaN or infinity makes the sum of squares so, at a fraction of the cost of looking at each entry.
     # The sum can also overflow for finite values: then the exact look below decides.
-    if np.isfinite(np.dot(flat, flat)):
-        return
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(np.dot(flat, flat)):
+            return
     finite = np.isfinite(column)
     rows = np.flatnonzero(~(finite.all(axis=1) if column.ndim == 2 else finite))
     if len(rows) == 0:
@@ -217,13 +214,24 @@ def _fit_actions(name: str, actions: np.ndarray, spaces: Spaces | None, env_id: 
     return low, high, np.clip(actions, low, high), [note]
 
 
-def _free_form(name: str, extra: Mapping[str, np.ndarray], rows: int) -> dict[str, np.ndarray]:
-    columns = {}
+def _free_form(
+    name: str, extra: Mapping[str, np.ndarray], labels: Mapping[str, list[str]], rows: int
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    columns, notes = {}, []
     for key, column in extra.items():
         if column.shape != (rows,) or column.dtype.kind not in "iub":
             raise InputError(
                 f"Dataset '{name}' has a column '{key}' of {column.dtype} and shape {column.shape} where "
                 f"{rows:,} integers are needed; leave it out or store one integer a row."
             )
-        columns[key] = column.astype(np.int32)
-    return columns
+        low, high = int(column.min()), int(column.max())
+        if key in labels and not 0 <= low <= high < len(labels[key]):
+            raise InputError(
+                f"Dataset '{name}' has values {low} to {high} in its column '{key}' but {len(labels[key])} "
+                "labels for it; give each value from 0 on a label."
+            )
+        if low < -(2**31) or high >= 2**31:
+            notes.append(f"Dataset '{name}' has a column '{key}' that does not fit 32 bits; it was left out.")
+        else:
+            columns[key] = column.astype(np.int32)
+    return columns, notes

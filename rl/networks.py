@@ -7,6 +7,7 @@ a row norm, and Adam runs on rows. Inside, a layer is a batched matrix product o
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from math import prod
 
 import torch
@@ -24,8 +25,7 @@ class MLP:
     @cached_property
     def shapes(self) -> list[tuple[int, int]]:
         """Shapes of W₁, b₁, W₂, b₂, … in the order in which they lie in a row."""
-        layers = zip(self.sizes[:-1], self.sizes[1:], strict=True)
-        return [shape for fan_in, fan_out in layers for shape in ((fan_in, fan_out), (1, fan_out))]
+        return [shape for fan_in, fan_out in pairwise(self.sizes) for shape in ((fan_in, fan_out), (1, fan_out))]
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -76,17 +76,17 @@ class _Forward(torch.autograd.Function):
             if inputs:
                 x.relu_()
             inputs.append(x)
-            x = torch.baddbmm(bias, x, weight)
-        ctx.save_for_backward(theta, *inputs)
+            x = torch.bmm(x, weight).add_(bias)
+        ctx.save_for_backward(theta, *layers[::2], *inputs)
         ctx.mlp = mlp
         return x
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        theta, *inputs = ctx.saved_tensors
+        theta, *saved = ctx.saved_tensors
+        weights, inputs = saved[: len(saved) // 2], saved[len(saved) // 2 :]
         wants_theta, wants_x, _ = ctx.needs_input_grad
-        weights = ctx.mlp.layers(theta)[::2]
         grad_theta = torch.empty_like(theta) if wants_theta else None
         grad_layers = ctx.mlp.layers(grad_theta) if wants_theta else []
         for layer in reversed(range(len(inputs))):

@@ -2,9 +2,13 @@
 
 import argparse
 import sys
+from pathlib import Path
 
+from data.describe import describe
 from data.errors import InputError
+from data.loaders import load
 from data.pendulum import DATASET_ID, EPISODES, ensure_pendulum
+from data.split_config import split_named
 
 
 class Parser(argparse.ArgumentParser):
@@ -18,6 +22,16 @@ def pendulum(options: argparse.Namespace) -> None:
     print(ensure_pendulum(options.id, options.episodes, options.seed))
 
 
+def describe_split(options: argparse.Namespace) -> None:
+    clients = [] if options.clients is None else [f"clients={options.clients}"]
+    split = split_named(options.split, [*clients, *options.overrides])
+    dataset = load(options.dataset)
+    shards = split(dataset, seed=options.seed)
+    describe(dataset, shards, options.out, title=f"{dataset.name}, {options.split} split")
+    if options.out is not None:
+        print(f"The picture is in {options.out}.")
+
+
 def parser() -> Parser:
     top = Parser(description=__doc__)
     commands = top.add_subparsers(title="commands", required=True, metavar="command")
@@ -28,11 +42,29 @@ def parser() -> Parser:
     command.add_argument("--seed", type=int, default=0, help="the same seed makes the same logs")
     command.set_defaults(run=pendulum)
 
+    command = commands.add_parser(
+        "describe",
+        help="show how a split shares out a dataset, as a table and a picture",
+        usage="%(prog)s dataset [--split quantile] [--clients 10] [--seed 0] [--out picture.png] [option=value ...]",
+        epilog="option=value: any option of configs/split/<split>.yaml; docs/splits.md explains them.",
+    )
+    command.add_argument("dataset", help="a file, a folder, a D4RL name or a Minari id")
+    command.add_argument("--split", default="quantile", help="a file of configs/split (default: %(default)s)")
+    command.add_argument("--clients", type=int, help="how many (default: as the split's file says)")
+    command.add_argument("--seed", type=int, default=0, help="the same seed makes the same split")
+    command.add_argument("--out", type=Path, help="where to save the picture, e.g. split.png")
+    command.set_defaults(run=describe_split, overrides=[])
+
     return top
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
+    top = parser()
+    # argparse cannot take option=value words after a --flag as arguments of a command; what is unknown is theirs.
+    options, unknown = top.parse_known_args(arguments)
+    if unknown and not hasattr(options, "overrides"):
+        top.error(f"unrecognized arguments: {' '.join(unknown)}")
+    options.overrides = unknown
     try:
         options.run(options)
     except InputError as fault:

@@ -5,10 +5,8 @@ Participants are cut into chunks of `width` clients; a chunk is one tensor progr
 operation is parallel, and none waits at a barrier for a core that someone else has taken.
 """
 
-import ctypes
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from data.sampler import Sampler
 from fed.clients import ClientStore
 from fed.update import Update
 from rl.learner import Learner
+from rl.memory import keep_freed_memory
 
 LARGEST_WIDTH = 16  # wider cohorts gain nothing (docs/speed.md) and their activations leave the cache
 
@@ -64,7 +63,7 @@ class InProcess:
     ):
         self.learner, self.sampler, self.store = learner, sampler, store
         self.initial, self.shared, self.updates, self.layout = initial, list(shared), updates, layout
-        _keep_freed_memory()
+        keep_freed_memory()
         torch.set_num_threads(layout.threads)  # threads started from here on inherit it
 
     def train(self, state: Mapping[str, Tensor], clients: Sequence[int], round: int) -> Iterator[Update]:
@@ -108,14 +107,3 @@ class InProcess:
             },
             failures={clients[row]: reason for row, reason in cohort.failures.items()},
         )
-
-
-def _keep_freed_memory() -> None:
-    """Ask glibc to keep large freed blocks: otherwise every update's activations go back to the system and are
-    faulted in again, page by page, which costs up to a third of the time."""
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None)
-        if hasattr(libc, "mallopt"):
-            trim_threshold, mmap_threshold = -1, -3
-            libc.mallopt(mmap_threshold, 1 << 30)
-            libc.mallopt(trim_threshold, 1 << 30)

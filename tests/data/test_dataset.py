@@ -173,6 +173,18 @@ def test_without_an_environment_the_action_range_is_that_of_the_data():
     assert "action range is that of its data" in dataset.notes[0]
 
 
+def test_free_form_columns_must_fit_their_labels_and_32_bits():
+    skill = np.arange(ROWS) % 2
+    dataset = validate("x", log(), extra={"skill": skill, "clock": skill + 2**40}, labels={"skill": ["weak", "able"]})
+    assert list(dataset.columns) == ["skill"]
+    assert dataset.labels == {"skill": ["weak", "able"]}
+    assert "'clock' that does not fit 32 bits" in dataset.notes[-1]
+    with pytest.raises(InputError, match="values 0 to 1 in its column 'skill' but 1 labels"):
+        validate("x", log(), extra={"skill": skill}, labels={"skill": ["weak"]})
+    with pytest.raises(InputError, match="one integer a row"):
+        validate("x", log(), extra={"skill": skill[1:]})
+
+
 def test_fingerprint_follows_the_data_and_nothing_else():
     one, same, other = checked(), checked(), checked(rewards=with_values("rewards", [3], 0.5))
     assert one.fingerprint() == same.fingerprint()
@@ -181,6 +193,7 @@ def test_fingerprint_follows_the_data_and_nothing_else():
     assert views.fingerprint() == one.fingerprint()
 
 
+@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
 @pytest.mark.parametrize("env_id", _KNOWN)
 def test_known_spaces_agree_with_gymnasium(env_id):
     gymnasium = pytest.importorskip("gymnasium")

@@ -1,0 +1,38 @@
+"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|load"""
+
+import argparse
+
+from rich.console import Console
+from rich.table import Table
+
+from data.bench_load import benchmark_load
+from fed.cli import guarded
+from rl.bench_steps import CASES, benchmark_steps
+
+
+def steps() -> None:
+    """Client updates a second of the stacked cohort against plain modules."""
+    console = Console()
+    for case in CASES:
+        rates = benchmark_steps(case)
+        kinds = ("plain", "stacked", "matmul")
+        best = {kind: max(rate for name, rate in rates.items() if name.startswith(kind)) for kind in kinds}
+        title = f"SAC, {case.hidden}×{case.hidden}, {case.clients} clients, batch {case.batch}"
+        table = Table("variant", "client updates/s", "ms each", "GFLOP/s", title=title, title_justify="left")
+        for name, rate in rates.items():
+            table.add_row(name, f"{rate:,.0f}", f"{1e3 / rate:.2f}", f"{rate * case.flops() / 1e9:.0f}")
+        console.print(table)
+        ratio, share = best["stacked"] / best["plain"], best["stacked"] / best["matmul"]
+        console.print(f"stacked is {ratio:.2f} times plain, and {share:.0%} of the matmul limit\n", highlight=False)
+
+
+def load() -> None:
+    """Loading and validating a 1M-row file against h5py's read of the same arrays."""
+    for timing in benchmark_load():
+        print(timing)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["steps", "load"])
+    guarded({"steps": steps, "load": load}[parser.parse_args().what])
