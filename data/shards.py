@@ -57,9 +57,14 @@ class Shards:
         return cls.of_pieces(dataset, pieces, np.zeros(len(pieces), np.int64), ["pooled"])
 
     def merged(self) -> "Shards":
-        """One client that owns what these own together: the oracle that saw no row more than they did."""
+        """One client that owns what these own together: the oracle that saw no row more than they did.
+
+        Its rows are in the dataset's order, so the oracle is the same however they had been dealt.
+        """
         return replace(
             self,
+            order=np.sort(self.order),
+            starts=np.sort(self.starts),
             offsets=self.offsets[[0, -1]],
             start_offsets=self.start_offsets[[0, -1]],
             names=["pooled"],

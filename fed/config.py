@@ -89,9 +89,7 @@ def _compose_groups(root: str, choices: dict[str, str]) -> DictConfig:
 def _read(file: str | Path) -> dict:
     path = Path(file).expanduser()
     if not path.is_file():
-        raise InputError(
-            f"There is no configuration file '{file}'; --config takes a YAML file, e.g. a run's config.yaml."
-        )
+        raise InputError(f"There is no file '{file}'; --config takes a YAML file, e.g. a run's config.yaml.")
     settings = OmegaConf.to_container(OmegaConf.load(path))
     if not isinstance(settings, dict):
         raise InputError(f"'{file}' holds no settings; it must be a YAML mapping, e.g. a run's config.yaml.")

@@ -15,6 +15,7 @@ from data.errors import InputError
 from data.normaliser import Moments, Normaliser
 from data.sampler import Sampler
 from data.shards import Shards
+from fed.config import nearest
 from fed.engines.inprocess import Layout
 from fed.participation import participants_per_round
 from rl.envs.evaluation import Evaluator
@@ -50,26 +51,23 @@ class Experiment:
         chosen = {name: config.engine[name] for name in ("width", "workers", "threads")}
         layout = Layout.choose(taking_part, max(config.algo.hidden), **chosen)
         config = OmegaConf.merge(config, {"engine": asdict(layout)})
-        return cls(config, dataset, shards, moments, normaliser, make_learner, _evaluator(config, dataset))
+        evaluator = _evaluator(config, dataset)
+        experiment = cls(config, dataset, shards, moments, normaliser, make_learner, evaluator)
+        for name in set(experiment.shared) - set(experiment.initial):
+            raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
+        instantiate(config.fed.aggregator)  # its settings are checked when it is made
+        return experiment
 
     @cached_property
     def initial(self) -> dict[str, Tensor]:
         """The modules every client and the server start from."""
         return self.make_learner(1).initial(torch.Generator().manual_seed(self.config.seed))
 
-    @cached_property
+    @property
     def shared(self) -> list[str]:
         """Modules that are averaged; the others stay with their clients."""
         chosen = self.config.fed.shared
-        if chosen == "all":
-            return list(self.initial)
-        names = list(chosen or [])
-        unknown = [name for name in names if name not in self.initial]
-        if unknown:
-            raise InputError(
-                f"fed.shared names '{unknown[0]}'; {self.config.choices.algo} has {', '.join(self.initial)}."
-            )
-        return names
+        return list(self.initial) if chosen == "all" else list(chosen)
 
     @cached_property
     def sampler(self) -> Sampler:

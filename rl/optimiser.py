@@ -10,33 +10,27 @@ from torch.optim.adam import adam
 class RowAdam:
     """Adam (Kingma & Ba 2015) for `theta [K, P]` with per-client step counts.
 
-    torch's fused kernel takes a list of tensors with a step count each. While all clients have taken equally many
-    steps, the matrix is the only tensor. Otherwise the list is the rows: a client's parameters are contiguous,
-    so clients at different steps still share one call, and a frozen client is simply not in the list (Adam would
-    move it even on a zero gradient).
+    torch's fused kernel takes a list of tensors with a step count each; here the list is the rows, which are
+    contiguous. Clients at different steps share one call, a frozen client is simply not in the list (Adam would move
+    it even on a zero gradient), and what a client gets does not depend, to the last bit, on who else is there.
     """
 
     def __init__(self, theta: Tensor, lr: float, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8):
-        self.theta, self.lr, self.betas, self.eps = theta.detach(), lr, betas, eps
-        self.m, self.v = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        theta = theta.detach()
+        self.m, self.v = torch.zeros_like(theta), torch.zeros_like(theta)
         self.steps = torch.zeros(len(theta), device=theta.device)
+        self._rows = [matrix.unbind(0) for matrix in (theta, self.m, self.v, self.steps)]
 
     def state(self) -> dict[str, Tensor]:
         return {"m": self.m, "v": self.v, "steps": self.steps}
 
     @torch.no_grad()
-    def step(self, grad: Tensor, rows: Sequence[int]) -> None:
-        """One step for the clients in `rows`; the others keep parameters, moments and step count."""
-        counts = set(self.steps.tolist())
-        if len(rows) == len(self.theta) and len(counts) == 1:
-            self._apply([self.theta], [grad], [self.m], [self.v], [torch.tensor(counts.pop())])
-            self.steps += 1
-        else:
-            matrices = (self.theta, grad, self.m, self.v, self.steps)
-            self._apply(*([matrix[k] for k in rows] for matrix in matrices))
-
-    def _apply(self, *lists: list[Tensor]) -> None:
-        params, grads, ms, vs, steps = lists
+    def step(self, grad: Tensor, clients: Sequence[int]) -> None:
+        """One step for these clients; the others keep parameters, moments and step count."""
+        params, grads, ms, vs, steps = (
+            [rows[k] for k in clients] for rows in (self._rows[0], grad.unbind(0), *self._rows[1:])
+        )
         adam(
             params,
             grads,

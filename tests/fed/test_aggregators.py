@@ -1,0 +1,62 @@
+import pytest
+import torch
+
+from data.errors import InputError
+from fed.aggregators.mean import Mean
+from fed.update import Update
+
+
+def update(clients: list[int], rows: list[int], theta: torch.Tensor) -> Update:
+    return Update(clients, {"actor": theta}, rows, metrics={}, flags={}, failures={})
+
+
+THETA = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+STATE = {"actor": torch.zeros(6)}
+
+
+def test_the_mean_is_weighted_by_rows():
+    mean = Mean("size")
+    mean.accumulate(update([0, 1, 2, 3], [10, 20, 30, 40], THETA))
+    state, weights = mean.finalise(STATE)
+    torch.testing.assert_close(state["actor"], 0.1 * THETA[0] + 0.2 * THETA[1] + 0.3 * THETA[2] + 0.4 * THETA[3])
+    assert weights == {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4}
+
+
+def test_streaming_equals_all_at_once_in_any_order():
+    whole, parts = Mean("size"), Mean("size")
+    whole.accumulate(update([0, 1, 2, 3], [10, 20, 30, 40], THETA))
+    parts.accumulate(update([2, 3], [30, 40], THETA[2:]))
+    parts.accumulate(update([0], [10], THETA[:1]))
+    parts.accumulate(update([1], [20], THETA[1:2]))
+    assert torch.equal(whole.finalise(STATE)[0]["actor"], parts.finalise(STATE)[0]["actor"])
+
+
+def test_one_client_is_returned_exactly():
+    mean = Mean("size")
+    mean.accumulate(update([7], [12345], THETA[:1]))
+    assert torch.equal(mean.finalise(STATE)[0]["actor"], THETA[0])
+
+
+def test_equal_updates_are_a_fixed_point():
+    mean = Mean("uniform")
+    mean.accumulate(update([0, 1, 2], [1, 2, 3], THETA[:1].expand(3, 6)))
+    torch.testing.assert_close(mean.finalise(STATE)[0]["actor"], THETA[0])
+
+
+def test_with_nobody_to_average_the_state_stays_and_modules_not_shared_are_kept():
+    state, weights = Mean().finalise({"actor": torch.ones(6)})
+    assert torch.equal(state["actor"], torch.ones(6))
+    assert weights == {}
+
+
+def test_a_round_does_not_remember_the_one_before():
+    mean = Mean()
+    mean.accumulate(update([0], [1], THETA[:1]))
+    mean.finalise(STATE)
+    mean.accumulate(update([1], [1], THETA[1:2]))
+    assert torch.equal(mean.finalise(STATE)[0]["actor"], THETA[1])
+
+
+def test_an_unknown_weighting_is_a_sentence():
+    with pytest.raises(InputError, match="choose one of size, uniform"):
+        Mean("volume")

@@ -1,0 +1,40 @@
+import pytest
+
+from data.errors import InputError
+
+
+def test_an_existing_folder_is_refused_without_resume(configure, run):
+    run(configure("rounds=0"))
+    with pytest.raises(InputError, match=r"exists; continue it with --resume, or name another folder with --out"):
+        run(configure("rounds=0"))
+
+
+def test_resume_starts_a_run_that_is_not_there(configure, run):
+    assert len(run(configure("rounds=0"), resume=True).history()) == 1
+
+
+def test_resume_of_another_configuration_is_refused_and_names_the_difference(configure, run):
+    run(configure("rounds=1"))
+    with pytest.raises(InputError, match=r"seed was 0 and is now 5"):
+        run(configure("rounds=1", "seed=5"), resume=True)
+
+
+def test_a_finished_run_can_be_prolonged_and_equals_a_longer_one(configure, run):
+    run(configure("rounds=1"))
+    prolonged = run(configure("rounds=2"), resume=True)
+    longer = run(configure("rounds=2", out="longer"))
+    assert [r["metrics"] for r in prolonged.history()[1:]] == [r["metrics"] for r in longer.history()[1:]]
+
+
+def test_a_folder_that_is_no_run_is_refused(configure, run, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is not a run folder"):
+        run(configure("rounds=1"), resume=True)
+
+
+def test_bad_input_writes_nothing(configure, run, tmp_path):
+    for override in ("fed.fraction=0", "split.clients=500", "data.path=absent.hdf5", "fed.shared=[ghost]"):
+        with pytest.raises(InputError):
+            run(configure(override, out="never"))
+    assert not (tmp_path / "never").exists()

@@ -1,0 +1,61 @@
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+
+from data.errors import InputError
+from rl.envs.evaluation import Evaluator
+from rl.policies import TanhGaussian
+from rl.policy import Policy
+
+
+@pytest.fixture
+def policy() -> Policy:
+    actor = TanhGaussian.build(3, 1, [8])
+    theta = torch.randn(2, actor.network.parameters, generator=torch.Generator().manual_seed(0))
+    bound = torch.tensor([2.0])
+    return Policy(actor, theta, torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1.0, 2.0, 3.0]), -bound, bound)
+
+
+def test_returns_are_those_of_playing_one_environment_at_a_time(policy):
+    evaluation = Evaluator("Pendulum-v1", episodes=2, seed=7, max_steps=1000)(policy)
+    assert (evaluation.lengths == 200).all()
+    for k in range(2):
+        module = policy.module(k)
+        for episode in range(2):
+            env = gym.make("Pendulum-v1")
+            observation, _ = env.reset(seed=7 + episode)
+            total, done = 0.0, False
+            while not done:
+                with torch.no_grad():
+                    action = module(torch.from_numpy(observation[None]))[0].numpy()
+                observation, reward, terminated, truncated, _ = env.step(action)
+                total, done = total + reward, terminated or truncated
+            assert evaluation.returns[k, episode] == pytest.approx(total, rel=1e-3)
+
+
+def test_an_episode_counts_until_its_first_end(policy):
+    """Hopper falls early and is started again by the vector environment; what follows must not be added."""
+    actor = TanhGaussian.build(11, 3, [8])
+    zero = torch.zeros(1, actor.network.parameters)
+    still = Policy(actor, zero, torch.zeros(11), torch.ones(11), -torch.ones(3), torch.ones(3))
+    evaluation = Evaluator("Hopper-v5", episodes=3, seed=0, max_steps=2000)(still)
+    env = gym.make("Hopper-v5")
+    for episode in range(3):
+        env.reset(seed=episode)
+        total, steps, done = 0.0, 0, False
+        while not done:
+            _, reward, terminated, truncated, _ = env.step(np.zeros(3))
+            total, steps, done = total + reward, steps + 1, terminated or truncated
+        assert evaluation.lengths[0, episode] == steps
+        assert evaluation.returns[0, episode] == pytest.approx(total)
+
+
+def test_evaluation_is_deterministic(policy):
+    evaluator = Evaluator("Pendulum-v1", episodes=3, seed=0, max_steps=1000)
+    assert np.array_equal(evaluator(policy).returns, evaluator(policy).returns)
+
+
+def test_an_unknown_environment_is_a_sentence(policy):
+    with pytest.raises(InputError, match=r"'Pendulum-v9' cannot be made.*data\.env="):
+        Evaluator("Pendulum-v9", episodes=1, seed=0, max_steps=10)(policy)
