@@ -22,20 +22,21 @@ class ClientStore:
         self.committed: dict[int, int] = {}  # client → round of its valid file
         self.pending: dict[int, int] = {}
 
-    def recover(self, last_round: int) -> None:
-        """Forget what rounds after `last_round` wrote, and what they were to replace."""
+    def find(self, last_round: int) -> list[Path]:
+        """Learn each client's valid file as of `last_round`; return the files that are not valid."""
         self.committed, self.pending = {}, {}
-        if not self.folder.exists():
-            return
-        for path in sorted(self.folder.iterdir()):
+        files = sorted(self.folder.iterdir()) if self.folder.exists() else []
+        for path in files:  # a client's files come in the order of their rounds
             match = _NAME.fullmatch(path.name)
-            client, round = (int(match[1]), int(match[2])) if match else (-1, last_round + 1)
-            if round > last_round or self.committed.get(client, -1) > round:
-                path.unlink()
-                continue
-            if client in self.committed:
-                self._path(client, self.committed[client]).unlink()
-            self.committed[client] = round
+            if match and int(match[2]) <= last_round:
+                self.committed[int(match[1])] = int(match[2])
+        valid = {self._path(*item) for item in self.committed.items()}
+        return [path for path in files if path not in valid]
+
+    def recover(self, last_round: int) -> None:
+        """Delete what rounds after `last_round` wrote, and what the rounds before had replaced."""
+        for path in self.find(last_round):
+            path.unlink()
 
     def latest(self, client: int) -> dict[str, Tensor] | None:
         """The client's state after the round in progress, if it has taken part in it."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def _train_round(
     updates = []
     for update in engine.train(state, chosen, round):
         aggregator.accumulate(update)
-        updates.append(_without_models(update))
+        updates.append(replace(update, shared={}))  # what is reported, without the models
     state, weights = aggregator.finalise(state)
     size = sum(state[name].nbytes for name in experiment.shared)
     answered = [client for update in updates for client in update.clients]
@@ -96,10 +97,6 @@ def _record(round: int, chosen: list[int], weights: dict[int, float], bytes_up: 
         "bytes_up": bytes_up,
         "bytes_down": bytes_down,
     }
-
-
-def _without_models(update: Update) -> Update:
-    return Update(update.clients, {}, update.rows, update.metrics, update.flags, update.failures)
 
 
 def _mean_metrics(updates: list[Update]) -> dict[str, float | None]:
@@ -140,4 +137,6 @@ def _evaluate(experiment: Experiment, folder: RunFolder, state: dict[str, Tensor
 
 
 def _policy_facts(experiment: Experiment) -> dict:
-    return {"env_id": experiment.dataset.env_id, "shared": experiment.shared}
+    """What `fed.trained` needs, beside tensors, to play the policy without the data."""
+    references = experiment.dataset.references
+    return {"env_id": experiment.dataset.env_id, "references": asdict(references) if references else None}

@@ -143,6 +143,8 @@ def test_a_client_that_fails_is_left_out_and_said_so(configure, run):
 
 
 def test_values_beyond_what_any_policy_earns_are_flagged(configure, run):
-    folder = run(configure("algo.initial_temperature=1000.0", "algo.critic_lr=0.1", "algo.gamma=0.9", "updates_per_round=40"))
+    folder = run(
+        configure("algo.initial_temperature=1000.0", "algo.critic_lr=0.1", "algo.gamma=0.9", "updates_per_round=40")
+    )
     assert any(record.get("flags") for record in folder.history())
     assert json.loads((folder.path / "summary.json").read_text())["rounds_with_flags"] > 0

@@ -1,0 +1,36 @@
+# make run: set up and run the main job · make test: set up and test · make setup: set up only
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: run test test-slow lint setup clean
+.DEFAULT_GOAL := run
+
+run: setup
+	@echo "== Federated offline RL on Pendulum logs of mixed skill (made on first use): about two minutes"
+	$(BIN)/python scripts/run_fed.py
+
+test: setup lint
+	@echo "== Tests (a few minutes)"
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: setup
+	@echo "== Slow tests: learning, a thousand clients"
+	$(BIN)/python -m pytest -m slow
+
+lint: setup
+	@echo "== Lint and format"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+setup: $(READY)
+
+$(READY): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v == (3, 11) or sys.exit(f"Python 3.11 is needed, this is {v[0]}.{v[1]}: make PYTHON=/path/to/python3.11")'
+	@echo "== Setting up .venv (about 1 GB; a few minutes the first time)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .ruff_cache

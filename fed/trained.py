@@ -1,0 +1,66 @@
+"""What a run has learned: its policies, loaded from the run folder alone (the data need not be there)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from data.dataset import References
+from data.errors import InputError
+from fed.files import load_tensors
+from fed.run_folder import RunFolder
+from metrics.scores import normalised_score
+from rl.envs.evaluation import Evaluation, Evaluator
+from rl.learner import Task
+from rl.policy import Policy
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedRun:
+    """The latest policies of a run: the server's, or the clients' own where actors are personal."""
+
+    config: DictConfig
+    round: int
+    env_id: str | None
+    references: References | None
+    policy: Policy
+    clients: list[int] | None  # whose policies the rows are; None: the server's one
+
+    @classmethod
+    def load(cls, path: Path) -> "TrainedRun":
+        folder = RunFolder(path)
+        if not folder.checkpoint.exists():
+            raise InputError(f"'{path}' holds no finished round; it must be a run folder with checkpoints/.")
+        config = OmegaConf.load(path / "config.yaml")
+        tensors, facts = load_tensors(folder.checkpoint)
+        constants = {name.removeprefix("policy/"): t for name, t in tensors.items() if name.startswith("policy/")}
+        if "actor" in tensors:
+            clients, theta = None, tensors["actor"].unsqueeze(0)
+        else:
+            folder.clients.find(facts["round"])
+            clients = sorted(folder.clients.committed)
+            theta = torch.stack([folder.clients.load(client)["actor"] for client in clients])
+        task = Task(len(constants["mean"]), len(constants["action_low"]), reward_bound=1.0)
+        learner = instantiate(config.algo)(task, 1, device="cpu")
+        references = References(**facts["references"]) if facts["references"] else None
+        policy = Policy(learner.actor, theta, **constants)
+        return cls(config, facts["round"], facts["env_id"], references, policy, clients)
+
+    def evaluate(self, episodes: int, seed: int) -> Evaluation:
+        if self.env_id is None:
+            raise InputError("The run's data named no environment, so there is nothing to play; train with data.env=….")
+        return Evaluator(self.env_id, episodes, seed, self.config.eval.max_steps)(self.policy)
+
+    def row_of(self, client: int) -> int:
+        """The row of a client's own policy."""
+        if client not in self.clients:
+            raise InputError(f"Client {client} has no policy in this run; there are {self.clients}.")
+        return self.clients.index(client)
+
+    def scores(self, returns: np.ndarray) -> np.ndarray | None:
+        if self.references is None:
+            return None
+        return normalised_score(returns, self.references.low, self.references.high)
