@@ -8,9 +8,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from data.errors import InputError
+from data.errors import InputError, nearest
 from data.shards import Shards
-from data.units import nearest_name
 
 FOLDER = Path(__file__).parents[1] / "configs" / "split"
 
@@ -19,7 +18,7 @@ def split_named(name: str, overrides: Sequence[str] = (), folder: Path = FOLDER)
     """The split `split(dataset, seed=...)` of that name; overrides are written `option=value`."""
     names = sorted(path.stem for path in folder.glob("*.yaml"))
     if name not in names:
-        raise InputError(f"There is no split '{name}'; {nearest_name(name, names)}")
+        raise InputError(f"There is no split '{name}'; {nearest(name, names)}")
     config = OmegaConf.load(folder / f"{name}.yaml")
     options = [key for key in config if not key.startswith("_")]
     for override in overrides:
@@ -27,7 +26,7 @@ def split_named(name: str, overrides: Sequence[str] = (), folder: Path = FOLDER)
         if not equals:
             raise InputError(f"'{override}' is no option; write it as option=value.")
         if key not in options:
-            raise InputError(f"Split '{name}' has no option '{key}'; {nearest_name(key, options)}")
+            raise InputError(f"Split '{name}' has no option '{key}'; {nearest(key, options)}")
     try:
         changed = OmegaConf.merge(config, OmegaConf.from_dotlist(list(overrides)))
         OmegaConf.resolve(changed)

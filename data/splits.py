@@ -8,9 +8,9 @@ import numpy as np
 
 from data.clusters import fill_empty, kmeans, mean_states, nearest_centre, standardised
 from data.dataset import Dataset
-from data.errors import InputError
+from data.errors import InputError, nearest
 from data.shards import Shards
-from data.units import Pool, Units, deal, draw_pool, is_number, nearest_name, nearest_owner, require_count
+from data.units import Pool, Units, deal, draw_pool, is_number, nearest_owner, require_count
 
 FIT_ROWS = 10_000  # rows that `support` clusters
 VOTES = 100_000  # rows that vote on their unit's region, spread evenly over and inside the units
@@ -162,7 +162,7 @@ def _region_visits(pool: Pool) -> np.ndarray:
 def _column(dataset: Dataset, column: str, also: tuple[str, ...] = ()) -> np.ndarray:
     valid = [*dataset.columns, *also]
     if column not in dataset.columns:
-        advice = nearest_name(column, valid) if valid else "load several logs by name to get a column 'source'."
+        advice = nearest(column, valid) if valid else "load several logs by name to get a column 'source'."
         raise InputError(f"Dataset '{dataset.name}' has no column '{column}' to split by; {advice}")
     return dataset.columns[column]
 

@@ -3,14 +3,12 @@
 A split rule draws a `Pool`, decides who owns each unit of it, and hands the answer to `Pool.assign`.
 """
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from data.dataset import Dataset
-from data.errors import InputError
+from data.errors import InputError, nearest
 from data.randomness import generator
 from data.shards import PUBLIC, Shards
 
@@ -164,13 +162,6 @@ def nearest_owner(rows: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return np.searchsorted(goals, middle, side="right")
 
 
-def nearest_name(wrong: str, valid: Iterable[str]) -> str:
-    """A clause that names the nearest valid name, or all of them."""
-    valid = list(valid)
-    close = difflib.get_close_matches(str(wrong), valid, n=1)
-    return f"did you mean '{close[0]}'?" if close else f"valid: {', '.join(valid)}."
-
-
 def require_count(option: str, value: object) -> None:
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise InputError(f"{option}={value} must be a whole number of at least 1.")
@@ -184,7 +175,7 @@ def _checked(clients: int, options: dict) -> Options:
     """The options, or the first fault in them as a sentence."""
     valid = [field.name for field in fields(Options)]
     for unknown in set(options) - set(valid):
-        raise InputError(f"A split has no option '{unknown}'; {nearest_name(unknown, ['clients', *valid])}")
+        raise InputError(f"A split has no option '{unknown}'; {nearest(unknown, ['clients', *valid])}")
     chosen = Options(**options)
     require_count("clients", clients)
     if chosen.unit not in ("episode", "segment"):

@@ -11,8 +11,8 @@ from typing import NoReturn
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
-from data.errors import InputError
-from fed.config import GROUPS, compose, expand, nearest, options
+from data.errors import InputError, nearest
+from fed.config import GROUPS, compose, expand, options
 from fed.experiment import Experiment
 from fed.progress import RoundProgress
 from fed.run_folder import RunFolder

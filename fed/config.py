@@ -5,7 +5,7 @@
 
 import difflib
 import math
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 
 from hydra import compose as hydra_compose
@@ -17,7 +17,7 @@ from hydra.errors import OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from data.errors import InputError
+from data.errors import InputError, nearest
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 GROUPS = ("algo", "fed", "data", "split", "engine", "eval")
@@ -28,13 +28,6 @@ def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """A clause for an error: the closest known name, or all of them."""
-    known = sorted(set(known))
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean '{close[0]}'?" if close else f"known are {', '.join(known)}."
-
-
 def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = None) -> DictConfig:
     """One configuration from a root (`train` or `centralized`), an optional YAML file, and `key=value` overrides."""
     parsed = _parse(overrides)
@@ -42,8 +35,8 @@ def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = 
     choices = dict(settings.pop("choices", {}))
     choices |= {o.key_or_group: o.value() for o in parsed if o.key_or_group in GROUPS}
     config = _compose_groups(root, choices)
-    known = _leaves(config)
-    for key, value in _leaves(settings, stop_at=known).items():
+    known = leaves(config)
+    for key, value in leaves(settings, stop_at=known).items():
         _set(config, known, key, value)
     for override in parsed:
         if override.key_or_group not in GROUPS:
@@ -77,7 +70,7 @@ def _compose_groups(root: str, choices: dict[str, str]) -> DictConfig:
         if group not in GROUPS:
             raise InputError(f"'{group}' is no group of configurations; {nearest(group, GROUPS)}")
         if name not in options(group):
-            raise InputError(f"There is no {group} '{name}'; {nearest(str(name), options(group))}")
+            raise InputError(f"There is no {group} '{name}'; {nearest(name, options(group))}")
     with initialize_config_dir(str(CONFIGS), version_base="1.3"):
         whole = hydra_compose(root, [f"{group}={name}" for group, name in choices.items()], return_hydra_config=True)
     chosen = {group: whole.hydra.runtime.choices[group] for group in GROUPS}
@@ -97,7 +90,7 @@ def _read(file: str | Path) -> dict:
     return settings
 
 
-def _leaves(config: DictConfig | dict, stop_at: Container[str] = ()) -> dict[str, object]:
+def leaves(config: DictConfig | dict, stop_at: Container[str] = ()) -> dict[str, object]:
     """Dotted keys → values as written; what lies under a key in `stop_at` is one value."""
 
     def walk(prefix: str, value: object) -> dict[str, object]:

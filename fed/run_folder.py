@@ -14,6 +14,7 @@ from torch import Tensor
 
 from data.errors import InputError
 from fed.clients import ClientStore
+from fed.config import leaves
 from fed.files import load_tensors, save_tensors, write_atomically, write_json
 
 FREE_TO_CHANGE = ("out", "rounds")  # a resumed run may be moved or prolonged
@@ -36,7 +37,7 @@ class RunFolder:
             raise InputError(f"'{folder.path}' exists; continue it with --resume, or name another folder with --out.")
         old_path = folder.path / "config.yaml"
         if old_path.exists():
-            _check_same(flat(OmegaConf.load(old_path)), flat(config), folder.path)
+            _check_same(leaves(OmegaConf.load(old_path)), leaves(config), folder.path)
         elif any(folder.path.iterdir()):
             raise InputError(f"'{folder.path}' is not a run folder; name another folder with --out.")
         return folder
@@ -67,17 +68,6 @@ class RunFolder:
 
     def history(self) -> list[dict]:
         return [json.loads(line) for line in self.records.read_text().splitlines()]
-
-
-def flat(config: DictConfig) -> dict[str, object]:
-    """Dotted keys → values."""
-
-    def walk(prefix: str, value: object) -> dict[str, object]:
-        if not isinstance(value, dict):
-            return {prefix: value}
-        return {k: v for key, item in value.items() for k, v in walk(f"{prefix}.{key}".lstrip("."), item).items()}
-
-    return walk("", OmegaConf.to_container(config, resolve=True))
 
 
 def _check_same(old: dict, new: dict, path: Path) -> None:

@@ -27,9 +27,9 @@ def describe_split(options: argparse.Namespace) -> None:
     split = split_named(options.split, [*clients, *options.overrides])
     dataset = load(options.dataset)
     shards = split(dataset, seed=options.seed)
-    describe(dataset, shards, options.out, title=f"{dataset.name}, {options.split} split")
-    if options.out is not None:
-        print(f"The picture is in {options.out}.")
+    picture = options.out or Path("outputs") / f"split_{Path(dataset.name).stem}_{options.split}.png"
+    describe(dataset, shards, picture, title=f"{dataset.name}, {options.split} split")
+    print(f"The picture is in {picture}.")
 
 
 def parser() -> Parser:
@@ -52,7 +52,7 @@ def parser() -> Parser:
     command.add_argument("--split", default="quantile", help="a file of configs/split (default: %(default)s)")
     command.add_argument("--clients", type=int, help="how many (default: as the split's file says)")
     command.add_argument("--seed", type=int, default=0, help="the same seed makes the same split")
-    command.add_argument("--out", type=Path, help="where to save the picture, e.g. split.png")
+    command.add_argument("--out", type=Path, help="where to save the picture (default: in outputs/)")
     command.set_defaults(run=describe_split, overrides=[])
 
     return top

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from data.errors import InputError
 from data.sampler import Sampler
 from fed.clients import ClientStore
 from fed.update import Update
@@ -37,9 +36,6 @@ class Layout:
         cls, participants: int, hidden: int, width: int | None, workers: int | None, threads: int | None
     ) -> "Layout":
         """Fill in what the user left open, from the number of cores; a rule, so that a seed means one result."""
-        for name, value in (("width", width), ("workers", workers), ("threads", threads)):
-            if value is not None and value < 1:
-                raise InputError(f"engine.{name} is {value}; it must be at least 1, or null to choose by itself.")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         width = width or min(LARGEST_WIDTH, math.ceil(participants / (workers or cores)))
         workers = workers or min(cores, math.ceil(participants / width))

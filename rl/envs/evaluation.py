@@ -21,8 +21,6 @@ class Evaluator:
     """Plays the same E initial states for every policy and every round: differences are the policy's."""
 
     def __init__(self, env_id: str, episodes: int, seed: int, max_steps: int):
-        if episodes < 1:
-            raise InputError(f"eval.episodes is {episodes}; at least one episode is needed.")
         self.env_id, self.episodes, self.seed, self.max_steps = env_id, episodes, seed, max_steps
         self.envs: gym.vector.VectorEnv | None = None
 

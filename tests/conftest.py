@@ -16,6 +16,14 @@ from fed.server import federate
 SMALL = ["algo.hidden=[16,16]", "updates_per_round=7", "batch_size=16", "eval.episodes=2", "eval.every=2"]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_minari_cache(tmp_path_factory):
+    """Nothing of this machine's datasets is seen, and nothing is added to them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINARI_DATASETS_PATH", str(tmp_path_factory.mktemp("minari")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def pendulum_file(tmp_path_factory) -> Path:
     """Twelve episodes of random torques in Pendulum-v1, in the D4RL layout."""

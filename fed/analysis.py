@@ -1,0 +1,84 @@
+"""What federation costs and buys: runs side by side, grouped by what differs in their configuration but the seed."""
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+from omegaconf import OmegaConf
+
+from data.errors import InputError
+from fed.config import leaves
+from metrics.rounds_to import rounds_to
+
+NOT_A_METHOD = ("seed", "out", "engine.", "choices.", "fed.", "pooled")  # `fed` and `pooled` are the method's name
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: safe for all
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """The scored rounds of one run folder."""
+
+    path: Path
+    settings: dict[str, object]
+    rounds: np.ndarray
+    scores: np.ndarray
+
+    @classmethod
+    def read(cls, path: Path) -> "Run":
+        config, records = path / "config.yaml", path / "rounds.jsonl"
+        if not config.is_file() or not records.is_file():
+            raise InputError(f"'{path}' is not a run folder: it has no config.yaml or no rounds.jsonl.")
+        scored = [r for r in map(json.loads, records.read_text().splitlines()) if r["score"] is not None]
+        if not scored:
+            raise InputError(f"'{path}' has no scored round; was it run without an environment or references?")
+        rounds, scores = (np.array([record[key] for record in scored]) for key in ("round", "score"))
+        return cls(path, leaves(OmegaConf.load(config)), rounds, scores)
+
+    @property
+    def method(self) -> str:
+        choices = "centralised" if self.settings["pooled"] else self.settings["choices.fed"]
+        return f"{self.settings['choices.algo']} {choices}"
+
+
+def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """Runs by method and by whatever other setting differs between them; seeds of one method share a group."""
+    keys = {key for run in runs for key in run.settings if not key.startswith(NOT_A_METHOD)}
+    differing = sorted(key for key in keys if len({str(run.settings.get(key)) for run in runs}) > 1)
+    groups = defaultdict(list)
+    for run in runs:
+        extra = [f"{key}={run.settings.get(key)}" for key in differing]
+        groups[", ".join([run.method, *extra])].append(run)
+    return dict(groups)
+
+
+def last_score(run: Run, evaluations: int = 5) -> float:
+    return float(run.scores[-evaluations:].mean())
+
+
+def reached(runs: Sequence[Run], target: float) -> list[float]:
+    """Rounds to the target of those that reached it; the others are censored, and counted by their absence."""
+    found = [rounds_to(run.rounds, run.scores, target) for run in runs]
+    return [rounds for rounds in found if rounds is not None]
+
+
+def draw_curves(groups: dict[str, list[Run]], path: Path) -> None:
+    """Score by round: the mean over seeds, and the range from the worst seed to the best."""
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    axes = figure.subplots()
+    for colour, (name, runs) in zip(COLOURS, groups.items(), strict=False):
+        rounds = sorted(set.intersection(*({int(r) for r in run.rounds} for run in runs)))
+        scores = np.stack([run.scores[np.isin(run.rounds, rounds)] for run in runs])  # [seeds, evaluations]
+        axes.fill_between(rounds, scores.min(0), scores.max(0), color=colour, alpha=0.18, linewidth=0)
+        axes.plot(rounds, scores.mean(0), color=colour, linewidth=2)
+        axes.annotate(f" {name}", (rounds[-1], scores.mean(0)[-1]), color=colour, va="center", annotation_clip=False)
+    seeds = max(len(runs) for runs in groups.values())
+    axes.set(xlabel="round", ylabel="normalised score", title=f"mean and range over {seeds} seeds", xlim=(0, None))
+    axes.axhline(100, color="grey", linewidth=0.8, linestyle=":")
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.margins(x=0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150, bbox_inches="tight")

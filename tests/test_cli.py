@@ -1,0 +1,127 @@
+"""The scripts as a user types them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fed import cli
+
+ROOT = Path(__file__).parent.parent
+SMALL = ["algo.hidden=[16,16]", "updates_per_round=3", "batch_size=16", "eval.episodes=2", "split.clients=2"]
+
+
+def script(name: str, *arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "scripts" / name), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+
+
+@pytest.fixture
+def call(monkeypatch, capsys):
+    """Call a script's main in this process: (exit code, standard output, standard error)."""
+
+    def call(*arguments: object, root: str = "train") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["run_fed.py", *map(str, arguments)])
+        code = 0
+        try:
+            cli.guarded(lambda: cli.main(root, "run_fed.py", "test"))
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def test_scripts_run_from_the_shell_and_from_any_folder(pendulum_file, tmp_path):
+    done = script("run_fed.py", "--data", pendulum_file, "--rounds", 2, "--out", "mine", *SMALL, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "results in mine" in done.stderr
+    records = [json.loads(line) for line in (tmp_path / "mine" / "rounds.jsonl").read_text().splitlines()]
+    assert [record["round"] for record in records] == [0, 1, 2]
+    played = script("evaluate.py", "mine", "--episodes", 3, "--picture", "p.png", "--export", "p.pt", cwd=tmp_path)
+    assert played.returncode == 0, played.stderr
+    assert (tmp_path / "p.png").stat().st_size > 10_000
+    assert (tmp_path / "p.pt").exists()
+    refused = script("run_fed.py", "--data", pendulum_file, "--out", "mine", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.count("\n") == 1
+
+
+def test_flags_are_sugar_for_overrides(call, pendulum_file):
+    code, out, _ = call("--algo", "bc", "--fed", "local", "--split", "iid", "--seed", 3, "--rounds", 4, "--show")
+    assert code == 0
+    for line in ("_target_: rl.bc.BC", "_target_: data.splits.iid", "seed: 3", "rounds: 4", "shared: []"):
+        assert line in out
+    assert f"path: {pendulum_file}" in call("--data", pendulum_file, "--show")[1]
+    assert "pooled: true" in call("--show", root="centralized")[1]
+
+
+def test_help_lists_what_there_is_to_choose(call):
+    code, out, _ = call("--help")
+    assert code == 0
+    assert "bc, sac" in out
+    assert "fedavg, local" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--alog", "sac"], "There is no flag '--alog'; did you mean '--algo'?"),
+        (["--algo", "sca"], "There is no algo 'sca'; did you mean 'sac'?"),
+        (["--data", "pendulm"], "There is no data 'pendulm'; did you mean 'pendulum'?"),
+        (["--data", "absent.hdf5"], "There is no dataset at 'absent.hdf5'"),
+        (["--resume"], "--resume needs --out"),
+        (["--rounds", "-1"], "rounds is -1; it must be at least 0."),
+        (["rounds=x"], "rounds takes a whole number"),
+        (["fed.fraction=2"], "fed.fraction is 2; it must be above 0 and at most 1."),
+        (["split.clients=0"], "clients"),
+        (["eval.episodes=0"], "eval.episodes is 0"),
+        (["eval.every=0"], "eval.every is 0"),
+        (["algo.hidden=[]"], "algo.hidden"),
+        (["data.env=Pendulum-v9"], "Pendulum-v9"),
+        (["engine.width=0"], "engine.width is 0"),
+        (["device=cuda"], "torch finds no CUDA device"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2_and_writes_nothing(
+    call, pendulum_file, tmp_path, monkeypatch, arguments, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    data = [] if "--data" in arguments else ["--data", str(pendulum_file)]
+    code, out, err = call(*data, *arguments)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "outputs").exists()
+
+
+def test_a_sweep_makes_a_folder_for_each_combination(call, pendulum_file, tmp_path):
+    code, _, err = call(
+        "-m", "seed=0,1", "algo=bc,sac", "--data", pendulum_file, "--rounds", 1, "--out", tmp_path / "s", *SMALL
+    )
+    assert code == 0, err
+    folders = sorted(path.name for path in (tmp_path / "s").iterdir())
+    assert folders == ["seed=0,algo=bc", "seed=0,algo=sac", "seed=1,algo=bc", "seed=1,algo=sac"]
+
+
+def test_a_fault_in_any_job_of_a_sweep_shows_before_the_first_runs(call, pendulum_file, tmp_path):
+    code, _, err = call("-m", "algo=bc,sca", "--data", pendulum_file, "--out", tmp_path / "s", *SMALL)
+    assert code == 2
+    assert "did you mean 'sac'?" in err
+    assert not (tmp_path / "s").exists()
+
+
+def test_runs_are_compared_in_a_table_and_a_picture(call, tmp_path):
+    """On the project's own Pendulum logs, which have references and so scores."""
+    for root, out in (("train", "fed"), ("centralized", "central")):
+        code, _, err = call("--rounds", 1, "--out", tmp_path / out, *SMALL, root=root)
+        assert code == 0, err
+    done = script("analyze.py", tmp_path / "fed", tmp_path / "central", "--target", 1000, "--out", tmp_path / "c.png")
+    assert done.returncode == 0, done.stderr
+    assert "sac centralised" in done.stdout
+    assert "never" in done.stdout
+    assert (tmp_path / "c.png").stat().st_size > 10_000
+    assert script("analyze.py", tmp_path).returncode == 2

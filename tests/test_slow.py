@@ -1,0 +1,49 @@
+"""Promises that take minutes: learning, and a thousand clients."""
+
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SHARED = ROOT.parent / "shared" / "data" / "mujoco"
+pytestmark = pytest.mark.slow
+
+
+def script(name: str, *arguments: object) -> None:
+    subprocess.run([sys.executable, str(ROOT / "scripts" / name), *map(str, arguments)], check=True)
+
+
+def last_scores(folder: Path) -> list[float]:
+    records = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
+    return [record["score"] for record in records if record["score"] is not None][-5:]
+
+
+def test_the_main_job_learns_to_swing_up_and_the_oracle_too(tmp_path):
+    """Both start near 10 (random is 0, the expert controller 100); so much is reached with every seed tried."""
+    script("run_fed.py", "--out", tmp_path / "fed")
+    script("run_centralized.py", "--out", tmp_path / "central")
+    assert min(last_scores(tmp_path / "fed")) > 80
+    assert min(last_scores(tmp_path / "central")) > 80
+
+
+def test_a_thousand_clients_fit_in_two_gib(tmp_path):
+    script("make_dataset.py", "pendulum", "--episodes", 1200, "--id", "fedrl/pendulum/thousand-v0")
+    many = ["--data", "fedrl/pendulum/thousand-v0", "--split", "iid", "split.clients=1000", "fed.fraction=0.05"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    script("run_fed.py", *many, "algo.hidden=[64,64]", "--rounds", 3, "--out", tmp_path / "many")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of the largest child so far, in KiB
+    assert before < 2 * 1024**2
+    assert peak < 2 * 1024**2
+    files = list((tmp_path / "many" / "clients").iterdir())
+    assert 50 < len(files) <= 150  # those who took part in three rounds, one file each
+
+
+@pytest.mark.skipif(not SHARED.exists(), reason="needs ../shared/data/mujoco/hopper_mixed.hdf5")
+def test_the_hopper_file_runs_with_the_environment_it_names(tmp_path):
+    data = ["--data", SHARED / "hopper_mixed.hdf5", "--split", "quantile", "--rounds", 5]
+    script("run_fed.py", "--algo", "sac", *data, "--out", tmp_path / "hopper")
+    assert json.loads((tmp_path / "hopper" / "summary.json").read_text())["environment"] == "Hopper-v5"
