@@ -14,7 +14,19 @@ from data.errors import InputError
 from fed.config import leaves
 from metrics.rounds_to import rounds_to
 
-NOT_A_METHOD = ("seed", "out", "engine.", "choices.", "fed.", "pooled")  # `fed` and `pooled` are the method's name
+# Not what a method is, or said already by its name.
+NOT_COMPARED = (
+    "seed",
+    "out",
+    "rounds",
+    "engine.",
+    "eval.",
+    "fed.",
+    "pooled",
+    "choices.fed",
+    "choices.algo",
+    "choices.e",
+)
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: safe for all
 
 
@@ -46,11 +58,12 @@ class Run:
 
 def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs by method and by whatever other setting differs between them; seeds of one method share a group."""
-    keys = {key for run in runs for key in run.settings if not key.startswith(NOT_A_METHOD)}
-    differing = sorted(key for key in keys if len({str(run.settings.get(key)) for run in runs}) > 1)
+    keys = set.intersection(*(set(run.settings) for run in runs))
+    compared = [key for key in sorted(keys) if not key.startswith(NOT_COMPARED) and not key.endswith("_target_")]
+    differing = [key for key in compared if len({str(run.settings[key]) for run in runs}) > 1]
     groups = defaultdict(list)
     for run in runs:
-        extra = [f"{key}={run.settings.get(key)}" for key in differing]
+        extra = [f"{key.removeprefix('choices.')}={run.settings[key]}" for key in differing]
         groups[", ".join([run.method, *extra])].append(run)
     return dict(groups)
 

@@ -21,9 +21,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where to save the learning curves")
     options = parser.parse_args()
     groups = grouped([Run.read(path) for path in options.runs])
-    table = Table(
-        "method", "runs", "last score", "worst … best", f"reached {options.target:g}", "after rounds (median)"
-    )
+    reaching = f"reached {options.target:g}"
+    table = Table("method", "runs", "last score", "worst … best", reaching, "median round")
     for name, runs in groups.items():
         scores, rounds = [last_score(run) for run in runs], reached(runs, options.target)
         cells = [f"{np.mean(scores):.1f}", f"{min(scores):.1f} … {max(scores):.1f}", f"{len(rounds)} of {len(runs)}"]
