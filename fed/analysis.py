@@ -63,7 +63,8 @@ def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     differing = [key for key in compared if len({str(run.settings[key]) for run in runs}) > 1]
     groups = defaultdict(list)
     for run in runs:
-        extra = [f"{key.removeprefix('choices.')}={run.settings[key]}" for key in differing]
+        known = [key for key in differing if not (run.settings["pooled"] and "split" in key)]  # the oracle has no split
+        extra = [f"{key.removeprefix('choices.')}={run.settings[key]}" for key in known]
         groups[", ".join([run.method, *extra])].append(run)
     return dict(groups)
 
@@ -86,12 +87,11 @@ def draw_curves(groups: dict[str, list[Run]], path: Path) -> None:
         rounds = sorted(set.intersection(*({int(r) for r in run.rounds} for run in runs)))
         scores = np.stack([run.scores[np.isin(run.rounds, rounds)] for run in runs])  # [seeds, evaluations]
         axes.fill_between(rounds, scores.min(0), scores.max(0), color=colour, alpha=0.18, linewidth=0)
-        axes.plot(rounds, scores.mean(0), color=colour, linewidth=2)
-        axes.annotate(f" {name}", (rounds[-1], scores.mean(0)[-1]), color=colour, va="center", annotation_clip=False)
+        axes.plot(rounds, scores.mean(0), color=colour, linewidth=2, label=name)
     seeds = max(len(runs) for runs in groups.values())
     axes.set(xlabel="round", ylabel="normalised score", title=f"mean and range over {seeds} seeds", xlim=(0, None))
     axes.axhline(100, color="grey", linewidth=0.8, linestyle=":")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.margins(x=0)
+    axes.legend(frameon=False, loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150, bbox_inches="tight")
+    figure.savefig(path, dpi=150)
