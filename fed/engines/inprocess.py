@@ -37,7 +37,8 @@ class Layout:
     ) -> "Layout":
         """Fill in what the user left open, from the number of cores; a rule, so that a seed means one result."""
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        width = width or min(LARGEST_WIDTH, math.ceil(participants / (workers or cores)))
+        waves = math.ceil(participants / (LARGEST_WIDTH * (workers or cores)))
+        width = width or math.ceil(participants / (waves * (workers or cores)))  # chunks of equal size in every wave
         workers = workers or min(cores, math.ceil(participants / width))
         # Alone in its round, a small network is quicker on one core than its operations are at sharing two.
         threads = threads or (cores // workers if hidden >= 128 else 1)
