@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +15,8 @@ from data.errors import InputError
 from fed.config import leaves
 from metrics.rounds_to import rounds_to
 
-# Not what a method is, or said already by its name.
-NOT_COMPARED = (
-    "seed",
-    "out",
-    "rounds",
-    "engine.",
-    "eval.",
-    "fed.",
-    "pooled",
-    "choices.fed",
-    "choices.algo",
-    "choices.e",
-)
+NOT_COMPARED = ("seed", "split_seed", "out", "rounds", "engine.", "eval.", "pooled", "choices.")
+POOLED = "pooled"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: safe for all
 
 
@@ -50,6 +40,12 @@ class Run:
         rounds, scores = (np.array([record[key] for record in scored]) for key in ("round", "score"))
         return cls(path, leaves(OmegaConf.load(config)), rounds, scores)
 
+    def choice(self, group: str) -> object:
+        """What was chosen in a group of configurations; the oracle's split does not matter."""
+        if group in ("fed", "split") and self.settings["pooled"]:
+            return POOLED
+        return self.settings.get(f"choices.{group}")
+
     @property
     def method(self) -> str:
         choices = "centralised" if self.settings["pooled"] else self.settings["choices.fed"]
@@ -58,15 +54,27 @@ class Run:
 
 def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs by method and by whatever other setting differs between them; seeds of one method share a group."""
-    keys = set.intersection(*(set(run.settings) for run in runs))
-    compared = [key for key in sorted(keys) if not key.startswith(NOT_COMPARED) and not key.endswith("_target_")]
-    differing = [key for key in compared if len({str(run.settings[key]) for run in runs}) > 1]
     groups = defaultdict(list)
     for run in runs:
-        known = [key for key in differing if not (run.settings["pooled"] and "split" in key)]  # the oracle has no split
-        extra = [f"{key.removeprefix('choices.')}={run.settings[key]}" for key in known]
-        groups[", ".join([run.method, *extra])].append(run)
+        groups[", ".join([run.method, *_distinguishing(run, runs)])].append(run)
     return dict(groups)
+
+
+def _distinguishing(run: Run, runs: Sequence[Run]) -> list[str]:
+    """`key=value` for each setting in which the run differs from another.
+
+    The settings inside a group of configurations are compared only between runs that chose the same one there.
+    """
+    said = []
+    for group in ("data", "split"):
+        choices = {other.choice(group) for other in runs} - {POOLED}
+        if len(choices) > 1 and run.choice(group) != POOLED:
+            said.append(f"{group}={run.choice(group)}")
+    for key, value in sorted(run.settings.items()):
+        alike = [other for other in runs if other.choice(key.split(".")[0]) == run.choice(key.split(".")[0])]
+        if not key.startswith(NOT_COMPARED) and len({str(other.settings.get(key)) for other in alike}) > 1:
+            said.append(f"{key}={value}")
+    return said
 
 
 def last_score(run: Run, evaluations: int = 5) -> float:
@@ -83,7 +91,7 @@ def draw_curves(groups: dict[str, list[Run]], path: Path) -> None:
     """Score by round: the mean over seeds, and the range from the worst seed to the best."""
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
     axes = figure.subplots()
-    for colour, (name, runs) in zip(COLOURS, groups.items(), strict=False):
+    for colour, (name, runs) in zip(cycle(COLOURS), groups.items(), strict=False):
         rounds = sorted(set.intersection(*({int(r) for r in run.rounds} for run in runs)))
         scores = np.stack([run.scores[np.isin(run.rounds, rounds)] for run in runs])  # [seeds, evaluations]
         axes.fill_between(rounds, scores.min(0), scores.max(0), color=colour, alpha=0.18, linewidth=0)

@@ -3,14 +3,13 @@
 import argparse
 import re
 import sys
-from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import NoReturn
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
+from data.command_line import Parser
 from data.errors import InputError, nearest
 from fed.config import GROUPS, compose, expand, options
 from fed.experiment import Experiment
@@ -33,31 +32,6 @@ every other setting is a Hydra override:
   {script} --out outputs/mine --resume        (continue it, or start it)
 All settings with their defaults: {script} --show, or the files in configs/.
 """
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose errors name the nearest flag."""
-
-    def error(self, message: str) -> NoReturn:
-        unknown = re.match(r"unrecognized arguments: (--?[\w-]+)", message)
-        known = [flag for action in self._actions for flag in action.option_strings]
-        if unknown:
-            message = f"There is no flag '{unknown[1]}'; {nearest(unknown[1], known)}"
-        raise InputError(message)
-
-
-def guarded(main: Callable[[], None]) -> None:
-    """Run a script: a fault in the input is one sentence and exit code 2, Ctrl-C says how to go on."""
-    try:
-        main()
-    except InputError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        print(
-            "Stopped. Every finished round is saved; the same command with --out and --resume goes on.", file=sys.stderr
-        )
-        sys.exit(130)
 
 
 def main(root: str, script: str, description: str) -> None:
@@ -89,7 +63,9 @@ def run(config: DictConfig, resume: bool = False) -> dict:
 
 def default_out(config: DictConfig) -> str:
     """outputs/fed_<algo>_<fed>_<data>_<time>, or central_… for the oracle."""
-    data = Path(config.data.path).stem if config.choices.data == "file" else config.choices.data
+    data, path = config.choices.data, config.data.path
+    if data == "file":
+        data = Path(path).stem if isinstance(path, str) else "+".join(path)
     words = (
         ["central", config.choices.algo, data]
         if config.pooled

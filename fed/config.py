@@ -32,6 +32,9 @@ def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = 
     """One configuration from a root (`train` or `centralized`), an optional YAML file, and `key=value` overrides."""
     parsed = _parse(overrides)
     settings = _read(file) if file is not None else {}
+    for override in parsed:
+        if override.is_sweep_override():
+            raise InputError(f"'{override.input_line}' names several values; add -m to run each of them.")
     choices = dict(settings.pop("choices", {}))
     choices |= {o.key_or_group: o.value() for o in parsed if o.key_or_group in GROUPS}
     config = _compose_groups(root, choices)

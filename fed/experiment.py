@@ -33,10 +33,12 @@ UP_TO_1 = (lambda value: 0 < value <= 1, "above 0 and at most 1")
 # Keys that an algorithm does not have are passed over.
 LIMITS = (
     ("seed", *_at_least(0)),
+    ("split_seed", *_at_least(0)),
     ("rounds", *_at_least(0)),
     ("updates_per_round", *_at_least(1)),
     ("batch_size", *_at_least(1)),
     ("fed.fraction", *UP_TO_1),
+    ("fed.shared", lambda value: value == "all" or not isinstance(value, str), "all or a list such as [actor]"),
     ("eval.every", *_at_least(1)),
     ("eval.episodes", *_at_least(1)),
     ("eval.seed", *_at_least(0)),
@@ -75,7 +77,8 @@ class Experiment:
         _check(config)
         path = config.data.path if isinstance(config.data.path, str) else OmegaConf.to_container(config.data.path)
         dataset = load(path, config.data.env)
-        shards = instantiate(config.split)(dataset, seed=config.seed)
+        seed = config.seed if config.split_seed is None else config.split_seed
+        shards = instantiate(config.split)(dataset, seed=seed)
         if config.pooled:
             shards = shards.merged()
         moments = [Moments.of(dataset, shards.rows(client)) for client in range(len(shards))]
@@ -84,7 +87,7 @@ class Experiment:
         make_learner = _learner_factory(config, task)
         taking_part = participants_per_round(len(shards), config.fed.fraction)
         chosen = {name: config.engine[name] for name in ("width", "workers", "threads")}
-        layout = Layout.choose(taking_part, max(config.algo.hidden), **chosen)
+        layout = Layout.choose(taking_part, max(config.algo.get("hidden", [0])), **chosen)
         config = OmegaConf.merge(config, {"engine": asdict(layout)})
         evaluator = _evaluator(config, dataset)
         experiment = cls(config, dataset, shards, moments, normaliser, make_learner, evaluator)
@@ -103,6 +106,10 @@ class Experiment:
         """Modules that are averaged; the others stay with their clients."""
         chosen = self.config.fed.shared
         return list(self.initial) if chosen == "all" else list(chosen)
+
+    @cached_property
+    def data_hash(self) -> str:
+        return self.dataset.fingerprint()
 
     @cached_property
     def sampler(self) -> Sampler:

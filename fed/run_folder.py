@@ -42,15 +42,18 @@ class RunFolder:
             raise InputError(f"'{folder.path}' is not a run folder; name another folder with --out.")
         return folder
 
-    def begin(self, config: DictConfig, shards: dict) -> tuple[int, dict[str, Tensor]] | None:
+    def begin(self, config: DictConfig, shards: dict, data_hash: str) -> tuple[int, dict[str, Tensor]] | None:
         """Write what describes the run; return the last committed round and its state, if there is one."""
+        tensors, facts = load_tensors(self.checkpoint) if self.checkpoint.exists() else ({}, {"data_hash": data_hash})
+        if facts["data_hash"] != data_hash:
+            raise InputError(f"The data of '{self.path}' has changed since it began; start anew with another --out.")
+        (self.path / "summary.json").unlink(missing_ok=True)  # it spoke of fewer rounds
         write_atomically(self.path / "config.yaml", OmegaConf.to_yaml(config, resolve=True).encode())
         write_json(self.path / "shards.json", shards)
-        if not self.checkpoint.exists():
+        if not tensors:
             self.records.write_bytes(b"")
             self.clients.recover(-1)
             return None
-        tensors, facts = load_tensors(self.checkpoint)
         os.truncate(self.records, facts["records_length"])
         self.clients.recover(facts["round"])
         return facts["round"], {name: tensor for name, tensor in tensors.items() if not name.startswith("policy/")}

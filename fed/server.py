@@ -24,7 +24,7 @@ Observer = Callable[[Record], None]
 def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lambda record: None) -> dict:
     """Run (or continue) the federation and return its summary; `observe` sees every record and steers nothing."""
     config = experiment.config
-    resumed = folder.begin(config, experiment.shards.statistics(experiment.dataset))
+    resumed = folder.begin(config, experiment.shards.statistics(experiment.dataset), experiment.data_hash)
     for record in folder.history():
         observe(record)
     last, state = resumed or (-1, {name: experiment.initial[name] for name in experiment.shared})
@@ -40,7 +40,7 @@ def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lamb
             record |= _evaluate(experiment, folder, state)
         now = time.perf_counter()
         record |= {"seconds": now - begun, "seconds_train": trained - begun, "seconds_evaluate": now - trained}
-        folder.commit(record, state, experiment.policy_constants(), _policy_facts(experiment))
+        folder.commit(record, state, experiment.policy_constants(), _facts(experiment))
         observe(record)
     if experiment.evaluator is not None:
         experiment.evaluator.close()
@@ -100,7 +100,7 @@ def _record(round: int, chosen: list[int], weights: dict[int, float], bytes_up: 
 
 
 def _mean_metrics(updates: list[Update]) -> dict[str, float | None]:
-    """Mean over the clients that answered; a metric that is not finite is null, and its client is in the flags."""
+    """Mean over the clients that answered; null where it is not finite."""
     names = {name for update in updates for name in update.metrics}
     values = {name: np.concatenate([update.metrics[name] for update in updates]) for name in sorted(names)}
     return {name: float(v.mean()) if len(v) and np.isfinite(v).all() else None for name, v in values.items()}
@@ -136,7 +136,11 @@ def _evaluate(experiment: Experiment, folder: RunFolder, state: dict[str, Tensor
     return record
 
 
-def _policy_facts(experiment: Experiment) -> dict:
-    """What `fed.trained` needs, beside tensors, to play the policy without the data."""
+def _facts(experiment: Experiment) -> dict:
+    """What a checkpoint says beside its tensors: enough to play the policy without the data."""
     references = experiment.dataset.references
-    return {"env_id": experiment.dataset.env_id, "references": asdict(references) if references else None}
+    return {
+        "env_id": experiment.dataset.env_id,
+        "references": asdict(references) if references else None,
+        "data_hash": experiment.data_hash,
+    }

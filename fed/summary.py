@@ -37,7 +37,7 @@ def summarise(experiment: Experiment, folder: RunFolder) -> dict:
         "data": {
             "name": experiment.dataset.name,
             "rows": len(experiment.dataset),
-            "hash": experiment.dataset.fingerprint(),
+            "hash": experiment.data_hash,
             "notes": list(experiment.dataset.notes),
         },
         "environment": experiment.dataset.env_id,

@@ -42,6 +42,8 @@ class TrainedRun:
         else:
             folder.clients.find(facts["round"])
             clients = sorted(folder.clients.committed)
+            if not clients:
+                raise InputError(f"'{path}' has personal actors and none has trained yet; wait for its first round.")
             theta = torch.stack([folder.clients.load(client)["actor"] for client in clients])
         task = Task(len(constants["mean"]), len(constants["action_low"]), reward_bound=1.0)
         learner = instantiate(config.algo)(task, 1, device="cpu")
@@ -50,12 +52,16 @@ class TrainedRun:
         return cls(config, facts["round"], facts["env_id"], references, policy, clients)
 
     def evaluate(self, episodes: int, seed: int) -> Evaluation:
+        if episodes < 1:
+            raise InputError(f"--episodes is {episodes}; at least one is needed.")
         if self.env_id is None:
             raise InputError("The run's data named no environment, so there is nothing to play; train with data.env=….")
         return Evaluator(self.env_id, episodes, seed, self.config.eval.max_steps)(self.policy)
 
     def row_of(self, client: int) -> int:
         """The row of a client's own policy."""
+        if self.clients is None:
+            raise InputError("The actor of this run is shared: there is one policy, and --client does not apply.")
         if client not in self.clients:
             raise InputError(f"Client {client} has no policy in this run; there are {self.clients}.")
         return self.clients.index(client)

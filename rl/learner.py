@@ -133,7 +133,8 @@ class Learner:
                     f"The state has '{name}', which {type(self).__name__} does not know; it knows {', '.join(own)}."
                 )
             place = own[name] if row is None else own[name][row]
-            if tensor.shape not in (place.shape, place.shape[1:]):
+            fitting = (place.shape,) if row is not None else (place.shape, place.shape[1:])
+            if tensor.shape not in fitting:
                 raise InputError(
                     f"'{name}' has shape {list(tensor.shape)} but this {type(self).__name__} needs "
                     f"{list(place.shape)}; was it trained with other network sizes?"

@@ -1,4 +1,4 @@
-"""One setting of the C library that is worth a third of the time."""
+"""One setting of the C library that saves thousands of page faults an update."""
 
 import ctypes
 import sys

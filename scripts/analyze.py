@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
+from data.command_line import Parser, guarded
 from fed.analysis import Run, draw_curves, grouped, last_score, reached
-from fed.cli import Parser, guarded
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
     options = parser.parse_args()
     groups = grouped([Run.read(path) for path in options.runs])
     reaching = f"reached {options.target:g}"
-    table = Table("method", "runs", "last score", "worst … best", reaching, "median round")
+    table = Table(Column("method", no_wrap=True), "runs", "last score", "worst … best", reaching, "median round")
     for name, runs in groups.items():
         scores, rounds = [last_score(run) for run in runs], reached(runs, options.target)
         cells = [f"{np.mean(scores):.1f}", f"{min(scores):.1f} … {max(scores):.1f}", f"{len(rounds)} of {len(runs)}"]

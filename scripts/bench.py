@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from data.bench_load import benchmark_load
-from fed.cli import guarded
+from data.command_line import guarded
 from rl.bench_steps import CASES, benchmark_steps
 
 

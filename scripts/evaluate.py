@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fed.cli import Parser, guarded
+from data.command_line import Parser, guarded
 from fed.trained import TrainedRun
 from rl.envs.episode import play, save_picture, save_video
 from rl.export import export_policy
@@ -19,7 +19,7 @@ from rl.export import export_policy
 def main() -> None:
     options = arguments()
     run = TrainedRun.load(options.run)
-    row = 0 if run.clients is None or options.client is None else run.row_of(options.client)
+    row = 0 if options.client is None else run.row_of(options.client)
     if options.export:
         export_policy(run.policy, options.export, row)
         print(f"policy of round {run.round} in {options.export}")

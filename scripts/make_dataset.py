@@ -1,21 +1,13 @@
 """Make and look at datasets: `python scripts/make_dataset.py pendulum --episodes 1000`."""
 
 import argparse
-import sys
 from pathlib import Path
 
+from data.command_line import Parser, guarded
 from data.describe import describe
-from data.errors import InputError
 from data.loaders import load
 from data.pendulum import DATASET_ID, EPISODES, ensure_pendulum
 from data.split_config import split_named
-
-
-class Parser(argparse.ArgumentParser):
-    """An ArgumentParser that says what is wrong in one line."""
-
-    def error(self, message: str) -> None:
-        self.exit(2, f"{self.prog}: {message}; --help lists the options.\n")
 
 
 def pendulum(options: argparse.Namespace) -> None:
@@ -58,20 +50,15 @@ def parser() -> Parser:
     return top
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main() -> None:
     top = parser()
     # argparse cannot take option=value words after a --flag as arguments of a command; what is unknown is theirs.
-    options, unknown = top.parse_known_args(arguments)
+    options, unknown = top.parse_known_args()
     if unknown and not hasattr(options, "overrides"):
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.overrides = unknown
-    try:
-        options.run(options)
-    except InputError as fault:
-        print(fault, file=sys.stderr)
-        return 2
-    return 0
+    options.run(options)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    guarded(main)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from data.command_line import guarded
 from fed import cli
 
 ROOT = Path(__file__).parent.parent
@@ -26,7 +27,7 @@ def call(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["run_fed.py", *map(str, arguments)])
         code = 0
         try:
-            cli.guarded(lambda: cli.main(root, "run_fed.py", "test"))
+            guarded(lambda: cli.main(root, "run_fed.py", "test"))
         except SystemExit as stop:
             code = stop.code or 0
         captured = capsys.readouterr()
@@ -69,10 +70,12 @@ def test_help_lists_what_there_is_to_choose(call):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--alog", "sac"], "There is no flag '--alog'; did you mean '--algo'?"),
+        (["--alog", "sac"], "there is no flag '--alog'; did you mean '--algo'?"),
         (["--algo", "sca"], "There is no algo 'sca'; did you mean 'sac'?"),
         (["--data", "pendulm"], "There is no data 'pendulm'; did you mean 'pendulum'?"),
         (["--data", "absent.hdf5"], "There is no dataset at 'absent.hdf5'"),
+        (["fed.shared=actor"], "fed.shared is actor; it must be all or a list such as [actor]."),
+        (["seed=0,1"], "'seed=0,1' names several values; add -m to run each of them."),
         (["--resume"], "--resume needs --out"),
         (["--rounds", "-1"], "rounds is -1; it must be at least 0."),
         (["rounds=x"], "rounds takes a whole number"),

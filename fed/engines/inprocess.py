@@ -25,7 +25,7 @@ LARGEST_WIDTH = 16  # wider cohorts gain nothing (docs/speed.md) and their activ
 
 @dataclass(frozen=True)
 class Layout:
-    """How a cohort is laid over the machine. Results agree to the last bit only at the same layout."""
+    """How a cohort is laid over the machine. Results agree to the last bit at the same width and threads."""
 
     width: int
     workers: int
@@ -100,7 +100,7 @@ class InProcess:
                 clients[row]: f"{name} is {metrics[name][row]:.3g}, beyond the bound {bound:.3g}"
                 for name, bound in cohort.bounds.items()
                 for row in cohort.active
-                if metrics[name][row] > bound
+                if not metrics[name][row] <= bound
             },
             failures={clients[row]: reason for row, reason in cohort.failures.items()},
         )

@@ -1,3 +1,6 @@
+import shutil
+
+import h5py
 import pytest
 
 from data.errors import InputError
@@ -38,3 +41,21 @@ def test_bad_input_writes_nothing(configure, run, tmp_path):
         with pytest.raises(InputError):
             run(configure(override, out="never"))
     assert not (tmp_path / "never").exists()
+
+
+def test_resume_on_changed_data_is_refused(configure, run, pendulum_file, tmp_path):
+    own = tmp_path / "own.hdf5"
+    shutil.copy(pendulum_file, own)
+    run(configure("rounds=1", f"data.path={own}"))
+    with h5py.File(own, "r+") as file:
+        file["rewards"][7] = 0.0
+    with pytest.raises(InputError, match=r"data of .* has changed since it began"):
+        run(configure("rounds=2", f"data.path={own}"), resume=True)
+
+
+def test_a_prolonged_run_does_not_call_itself_finished_until_it_is(configure, run):
+    folder = run(configure("rounds=1"))
+    seen = []
+    run(configure("rounds=2"), resume=True, observe=lambda r: seen.append((folder.path / "summary.json").exists()))
+    assert not any(seen)
+    assert (folder.path / "summary.json").exists()
