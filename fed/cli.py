@@ -12,10 +12,8 @@ from rich.console import Console
 from data.command_line import Parser
 from data.errors import InputError, nearest
 from fed.config import GROUPS, compose, expand, options
-from fed.experiment import Experiment
 from fed.progress import RoundProgress
-from fed.run_folder import RunFolder
-from fed.server import federate
+from fed.server import federate, prepare
 
 FLAGS = {
     "algo": "learner",
@@ -51,8 +49,7 @@ def main(root: str, script: str, description: str) -> None:
 def run(config: DictConfig, resume: bool = False) -> dict:
     """One run, with a progress display; returns its summary."""
     console = Console(stderr=True)
-    experiment = Experiment.build(config)
-    folder = RunFolder.open(experiment.config, resume)
+    experiment, folder = prepare(config, resume)
     for note in experiment.dataset.notes:
         console.print(f"[yellow]note:[/] {note}", highlight=False)
     with RoundProgress(experiment, console) as progress:

@@ -73,6 +73,15 @@ class RunFolder:
         return [json.loads(line) for line in self.records.read_text().splitlines()]
 
 
+def with_the_layout_of_its_run(config: DictConfig) -> DictConfig:
+    """A run keeps the layout that was chosen when it began, on whatever machine it is resumed."""
+    old = Path(config.out) / "config.yaml"
+    if not old.is_file():
+        return config
+    layout = {key: value for key, value in OmegaConf.load(old).engine.items() if config.engine.get(key) is None}
+    return OmegaConf.merge(config, {"engine": layout})
+
+
 def _check_same(old: dict, new: dict, path: Path) -> None:
     different = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
     different = [key for key in different if key not in FREE_TO_CHANGE]

@@ -7,18 +7,27 @@ from typing import Any
 
 import numpy as np
 from hydra.utils import instantiate
+from omegaconf import DictConfig
 from torch import Tensor
 
 from fed.engines.inprocess import InProcess, Layout
 from fed.experiment import Experiment
 from fed.participation import participants
-from fed.run_folder import RunFolder
+from fed.run_folder import RunFolder, with_the_layout_of_its_run
 from fed.summary import summarise
 from fed.update import Update
 from metrics.scores import normalised_score
 
 Record = dict[str, Any]
 Observer = Callable[[Record], None]
+
+
+def prepare(config: DictConfig, resume: bool = False) -> tuple[Experiment, RunFolder]:
+    """Check everything that can be checked; nothing is written yet."""
+    if resume:
+        config = with_the_layout_of_its_run(config)
+    experiment = Experiment.build(config)
+    return experiment, RunFolder.open(experiment.config, resume)
 
 
 def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lambda record: None) -> dict:

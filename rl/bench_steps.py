@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -62,6 +62,20 @@ def benchmark_steps(case: Case) -> dict[str, float]:
         for name, (threads, run) in variants.items():
             torch.set_num_threads(threads)
             rates[name] = max(rates[name], run())
+    torch.set_num_threads(cores)
+    return rates
+
+
+def benchmark_widths(case: Case, widths: Sequence[int]) -> dict[int, float]:
+    """Client updates a second on one thread, by how many clients are stacked (best round of each)."""
+    keep_freed_memory()
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    runs = {width: _stacked(replace(case, clients=width), workers=1) for width in widths}
+    rates = dict.fromkeys(widths, 0.0)
+    for _ in range(ROUNDS):
+        for width, run in runs.items():
+            rates[width] = max(rates[width], run())
     torch.set_num_threads(cores)
     return rates
 

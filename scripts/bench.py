@@ -1,4 +1,4 @@
-"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|load"""
+"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|widths|load"""
 
 import argparse
 
@@ -7,7 +7,9 @@ from rich.table import Table
 
 from data.bench_load import benchmark_load
 from data.command_line import guarded
-from rl.bench_steps import CASES, benchmark_steps
+from rl.bench_steps import CASES, benchmark_steps, benchmark_widths
+
+WIDTHS = (1, 2, 4, 8, 16, 32)
 
 
 def steps() -> None:
@@ -26,6 +28,17 @@ def steps() -> None:
         console.print(f"stacked is {ratio:.2f} times plain, and {share:.0%} of the matmul limit\n", highlight=False)
 
 
+def widths() -> None:
+    """How wide a cohort should be."""
+    table = Table(
+        "clients stacked", *(f"{case.hidden}×{case.hidden}, ms each" for case in CASES), title="SAC, one thread"
+    )
+    columns = [benchmark_widths(case, WIDTHS) for case in CASES]
+    for width in WIDTHS:
+        table.add_row(str(width), *(f"{1e3 / rates[width]:.2f}" for rates in columns))
+    Console().print(table)
+
+
 def load() -> None:
     """Loading and validating a 1M-row file against h5py's read of the same arrays."""
     for timing in benchmark_load():
@@ -34,5 +47,5 @@ def load() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["steps", "load"])
-    guarded({"steps": steps, "load": load}[parser.parse_args().what])
+    parser.add_argument("what", choices=["steps", "widths", "load"])
+    guarded({"steps": steps, "widths": widths, "load": load}[parser.parse_args().what])

@@ -9,9 +9,8 @@ import pytest
 from omegaconf import DictConfig
 
 from fed.config import compose
-from fed.experiment import Experiment
 from fed.run_folder import RunFolder
-from fed.server import federate
+from fed.server import federate, prepare
 
 SMALL = ["algo.hidden=[16,16]", "updates_per_round=7", "batch_size=16", "eval.episodes=2", "eval.every=2"]
 
@@ -63,8 +62,7 @@ def run():
     """Run a configuration to its end and return its folder."""
 
     def run(config: DictConfig, resume: bool = False, observe=lambda record: None) -> RunFolder:
-        experiment = Experiment.build(config)
-        folder = RunFolder.open(experiment.config, resume)
+        experiment, folder = prepare(config, resume)
         federate(experiment, folder, observe)
         return folder
 

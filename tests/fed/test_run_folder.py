@@ -1,7 +1,9 @@
+import os
 import shutil
 
 import h5py
 import pytest
+from omegaconf import OmegaConf
 
 from data.errors import InputError
 
@@ -59,3 +61,11 @@ def test_a_prolonged_run_does_not_call_itself_finished_until_it_is(configure, ru
     run(configure("rounds=2"), resume=True, observe=lambda r: seen.append((folder.path / "summary.json").exists()))
     assert not any(seen)
     assert (folder.path / "summary.json").exists()
+
+
+def test_a_resumed_run_keeps_its_layout_on_a_machine_with_other_cores(configure, run, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1}, raising=False)
+    run(configure("rounds=1"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
+    folder = run(configure("rounds=2"), resume=True)
+    assert OmegaConf.load(folder.path / "config.yaml").engine.width == 2
