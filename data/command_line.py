@@ -28,5 +28,5 @@ def guarded(main: Callable[[], None]) -> None:
         print(error, file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("Stopped; finished rounds are saved: the same command with --out and --resume goes on.", file=sys.stderr)
+        print("Stopped.", file=sys.stderr)
         sys.exit(130)

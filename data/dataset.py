@@ -39,6 +39,7 @@ class Dataset:
     action_high: np.ndarray  # [A] float32
     env_id: str | None = None
     references: References | None = None
+    shifted: bool = False  # next states are not stored: they are the observations of the row that follows
     columns: dict[str, np.ndarray] = field(default_factory=dict)  # free-form integer columns, e.g. source
     labels: dict[str, list[str]] = field(default_factory=dict)  # names of a column's values
     notes: tuple[str, ...] = ()  # what loading clipped, marked or left out, one sentence each

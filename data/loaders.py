@@ -155,6 +155,7 @@ def _concatenate(names: list[str], parts: list[Dataset]) -> Dataset:
         **stacked,
         action_low=np.min([part.action_low for part in parts], axis=0),
         action_high=np.max([part.action_high for part in parts], axis=0),
+        shifted=any(part.shifted for part in parts),
         env_id=parts[0].env_id,
         references=references if agree else None,
         columns=columns,

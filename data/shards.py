@@ -50,12 +50,6 @@ class Shards:
     def initial_rows(self, client: int) -> np.ndarray:
         return self.starts[self.start_offsets[client] : self.start_offsets[client + 1]]
 
-    @classmethod
-    def pooled(cls, dataset: Dataset) -> "Shards":
-        """One client that owns everything: the centralised oracle."""
-        pieces = np.stack([dataset.starts, dataset.ends], axis=1)
-        return cls.of_pieces(dataset, pieces, np.zeros(len(pieces), np.int64), ["pooled"])
-
     def merged(self) -> "Shards":
         """One client that owns what these own together: the oracle that saw no row more than they did.
 
@@ -74,14 +68,19 @@ class Shards:
     @classmethod
     def of_pieces(cls, dataset: Dataset, pieces: np.ndarray, piece_client: np.ndarray, names: list[str]) -> "Shards":
         """Shards from pieces [U, 2] and the client (or PUBLIC) that owns each; pieces do not overlap."""
-        before = np.concatenate([[0], np.cumsum(dataset.trainable)])  # trainable rows before each row
+        ends = dataset.terminals | dataset.timeouts
+        cut = pieces[~ends[pieces[:, 1]], 1]
+        usable = dataset.trainable.copy()
+        if dataset.shifted:
+            usable[cut] = False  # the next state is in the row that follows, which may be another client's
+        before = np.concatenate([[0], np.cumsum(usable)])  # usable rows before each row
         rows = before[pieces[:, 1] + 1] - before[pieces[:, 0]]
         owner = np.where(piece_client == PUBLIC, len(names), piece_client)
         by_client = np.lexsort((pieces[:, 0], owner))
         by_client = by_client[rows[by_client] > 0]
         pieces, rows, owner = pieces[by_client], rows[by_client], owner[by_client]
 
-        trainable = np.flatnonzero(dataset.trainable)
+        trainable = np.flatnonzero(usable)
         # The j-th trainable row of a piece is trainable[before[first] + j]; this lays all pieces end to end.
         inside = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)
         order = trainable[np.repeat(before[pieces[:, 0]], rows) + inside]
@@ -91,7 +90,6 @@ class Shards:
         start_offsets = np.searchsorted(owner, clients)
         offsets = np.concatenate([[0], np.cumsum(rows)])[start_offsets]
         owned = offsets[-1]
-        ends = dataset.terminals | dataset.timeouts
         return cls(
             order=order[:owned],
             offsets=offsets,
@@ -99,10 +97,10 @@ class Shards:
             start_offsets=start_offsets,
             names=names,
             public=order[owned:],
-            leftover=int(len(trainable) - len(order)),
+            leftover=int(dataset.trainable.sum() - len(order)),
             pieces=pieces,
             piece_client=np.where(owner == len(names), PUBLIC, owner),
-            cut=np.sort(pieces[~ends[pieces[:, 1]], 1]),
+            cut=np.sort(cut),
         )
 
     def returns(self, dataset: Dataset) -> np.ndarray:

@@ -55,6 +55,7 @@ def validate(
         name=name,
         **columns,
         trainable=~cut_off,
+        shifted=shifted,
         action_low=low,
         action_high=high,
         env_id=env_id,

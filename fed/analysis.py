@@ -9,13 +9,12 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
-from omegaconf import OmegaConf
 
 from data.errors import InputError
-from fed.config import leaves
+from fed.config import leaves, read_settings
 from metrics.rounds_to import rounds_to
 
-NOT_COMPARED = ("seed", "split_seed", "out", "rounds", "engine.", "eval.", "pooled", "choices.")
+NOT_COMPARED = ("seed", "split_seed", "out", "engine.", "eval.", "pooled", "choices.")
 POOLED = "pooled"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe and Ito: safe for all
 
@@ -38,7 +37,7 @@ class Run:
         if not scored:
             raise InputError(f"'{path}' has no scored round; was it run without an environment or references?")
         rounds, scores = (np.array([record[key] for record in scored]) for key in ("round", "score"))
-        return cls(path, leaves(OmegaConf.load(config)), rounds, scores)
+        return cls(path, leaves(read_settings(config)), rounds, scores)
 
     def choice(self, group: str) -> object:
         """What was chosen in a group of configurations; the oracle's split does not matter."""

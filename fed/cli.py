@@ -52,8 +52,12 @@ def run(config: DictConfig, resume: bool = False) -> dict:
     experiment, folder = prepare(config, resume)
     for note in experiment.dataset.notes:
         console.print(f"[yellow]note:[/] {note}", highlight=False)
-    with RoundProgress(experiment, console) as progress:
-        summary = federate(experiment, folder, progress.observe)
+    try:
+        with RoundProgress(experiment, console) as progress:
+            summary = federate(experiment, folder, progress.observe)
+    except KeyboardInterrupt:
+        console.print(f"Finished rounds are saved: the same command with --out {folder.path} --resume goes on.")
+        raise
     progress.close(summary, folder.path)
     return summary
 
@@ -72,14 +76,25 @@ def default_out(config: DictConfig) -> str:
 
 
 def _sweep(root: str, overrides: list[str], arguments: argparse.Namespace) -> None:
-    swept = [o.split("=", 1)[0] for o, *_ in zip(overrides, strict=True) if len(expand([o])) > 1]
-    jobs = [(job, compose(root, job, arguments.config)) for job in expand(overrides)]  # all checked before any runs
-    parent = Path(jobs[0][1].out or f"outputs/multirun_{datetime.now():%Y%m%d_%H%M%S}")
-    for number, (job, config) in enumerate(jobs, 1):
+    """Every combination, one after another; a job that cannot run is said at the end and does not stop the others."""
+    swept = [override.split("=", 1)[0] for override in overrides if len(expand([override])) > 1]
+    jobs = {}
+    for job in expand(overrides):  # all composed, and so checked, before any runs
         name = ",".join(item for item in job if item.split("=", 1)[0] in swept) or "run"
+        jobs[name] = compose(root, job, arguments.config)
+    if len(jobs) < len(expand(overrides)) or not jobs:
+        raise InputError("The sweep names no values, or the same ones twice; give each key=a,b different values.")
+    parent = Path(next(iter(jobs.values())).out or f"outputs/multirun_{datetime.now():%Y%m%d_%H%M%S}")
+    faults = {}
+    for number, (name, config) in enumerate(jobs.items(), 1):
         config.out = str(parent / re.sub(r"[^\w.,=+-]+", "-", name))
         print(f"Job {number} of {len(jobs)}: {name}", file=sys.stderr)
-        run(config, arguments.resume)
+        try:
+            run(config, arguments.resume)
+        except InputError as fault:
+            faults[name] = fault
+    if faults:
+        raise InputError("\n".join(f"Job {name} did not run: {fault}" for name, fault in faults.items()))
 
 
 def _parser(script: str, description: str) -> Parser:

@@ -1,13 +1,11 @@
 """What stays with a client between rounds: one file each, so a thousand clients cost disk, not memory."""
 
-import re
 from pathlib import Path
 
 from torch import Tensor
 
+from data.errors import InputError
 from fed.files import load_tensors, save_tensors
-
-_NAME = re.compile(r"(\d+)\.round(\d+)\.safetensors")
 
 
 class ClientStore:
@@ -22,21 +20,19 @@ class ClientStore:
         self.committed: dict[int, int] = {}  # client → round of its valid file
         self.pending: dict[int, int] = {}
 
-    def find(self, last_round: int) -> list[Path]:
-        """Learn each client's valid file as of `last_round`; return the files that are not valid."""
-        self.committed, self.pending = {}, {}
-        files = sorted(self.folder.iterdir()) if self.folder.exists() else []
-        for path in files:  # a client's files come in the order of their rounds
-            match = _NAME.fullmatch(path.name)
-            if match and int(match[2]) <= last_round:
-                self.committed[int(match[1])] = int(match[2])
-        valid = {self._path(*item) for item in self.committed.items()}
-        return [path for path in files if path not in valid]
+    def check(self, committed: dict[int, int]) -> None:
+        """Make sure that every client's valid file, as the checkpoint lists them, is there."""
+        for client, round in committed.items():
+            if not self._path(client, round).exists():
+                raise InputError(f"'{self._path(client, round)}' is missing; restore it, or begin the run anew.")
 
-    def recover(self, last_round: int) -> None:
-        """Delete what rounds after `last_round` wrote, and what the rounds before had replaced."""
-        for path in self.find(last_round):
-            path.unlink()
+    def recover(self, committed: dict[int, int]) -> None:
+        """Keep the valid files; delete what a killed round wrote, and what the rounds before had replaced."""
+        self.committed, self.pending = dict(committed), {}
+        valid = {self._path(*item) for item in committed.items()}
+        for path in self.folder.iterdir() if self.folder.exists() else ():
+            if path not in valid:
+                path.unlink()
 
     def latest(self, client: int) -> dict[str, Tensor] | None:
         """The client's state after the round in progress, if it has taken part in it."""

@@ -4,20 +4,25 @@
 """
 
 import difflib
+import inspect
 import math
 from collections.abc import Container, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
-from hydra.errors import OverrideParseException
+from hydra.errors import InstantiationException, OverrideParseException
+from hydra.utils import get_object, instantiate
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from data.errors import InputError, nearest
+from fed.limits import check_limits
 
 CONFIGS = Path(__file__).parent.parent / "configs"
 GROUPS = ("algo", "fed", "data", "split", "engine", "eval")
@@ -31,23 +36,32 @@ def options(group: str) -> list[str]:
 def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = None) -> DictConfig:
     """One configuration from a root (`train` or `centralized`), an optional YAML file, and `key=value` overrides."""
     parsed = _parse(overrides)
-    settings = _read(file) if file is not None else {}
+    settings = read_settings(Path(file).expanduser()) if file is not None else {}
+    settings.pop("out", None)  # a run's settings may be used again, its folder may not
     for override in parsed:
         if override.is_sweep_override():
             raise InputError(f"'{override.input_line}' names several values; add -m to run each of them.")
+        if override.package is not None or override.key_or_group.split(".")[0] == "choices":
+            raise InputError(f"'{override.input_line}' cannot be set; choose with algo=…, data=… and so on.")
     choices = dict(settings.pop("choices", {}))
+    choices |= {group: settings.pop(group) for group in GROUPS if isinstance(settings.get(group), str)}
     choices |= {o.key_or_group: o.value() for o in parsed if o.key_or_group in GROUPS}
     config = _compose_groups(root, choices)
-    known = leaves(config)
+    known = {key: value for key, value in leaves(config).items() if not key.startswith("choices.")}
     for key, value in leaves(settings, stop_at=known).items():
         _set(config, known, key, value)
     for override in parsed:
         if override.key_or_group not in GROUPS:
-            _set(config, known, override.key_or_group, override.value(), new=override.is_force_add())
+            _set(
+                config, known, override.key_or_group, override.value(), new=override.is_add() or override.is_force_add()
+            )
+    if OmegaConf.is_missing(config.data, "path"):
+        raise InputError("data=file needs to know which: --data PATH, or data.path=….")
     try:
         OmegaConf.resolve(config)
     except OmegaConfBaseException as error:
         raise InputError(f"The configuration cannot be resolved: {str(error).splitlines()[0]}") from error
+    check_limits(config)
     return config
 
 
@@ -82,15 +96,36 @@ def _compose_groups(root: str, choices: dict[str, str]) -> DictConfig:
     return OmegaConf.merge(whole, {"choices": chosen})
 
 
-def _read(file: str | Path) -> dict:
-    path = Path(file).expanduser()
+def read_settings(path: Path) -> dict:
+    """A YAML mapping of settings, or a sentence."""
     if not path.is_file():
-        raise InputError(f"There is no file '{file}'; --config takes a YAML file, e.g. a run's config.yaml.")
-    settings = OmegaConf.to_container(OmegaConf.load(path))
-    if not isinstance(settings, dict):
-        raise InputError(f"'{file}' holds no settings; it must be a YAML mapping, e.g. a run's config.yaml.")
-    settings.pop("out", None)  # a run's settings may be used again, its folder may not
+        raise InputError(f"There is no file '{path}'; it should hold settings as YAML, as a run's config.yaml does.")
+    try:
+        settings = OmegaConf.to_container(OmegaConf.load(path))
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"'{path}' cannot be read as settings ({reason}); it must be YAML.") from error
+    if not isinstance(settings, dict) or not isinstance(settings.get("choices", {}), dict):
+        raise InputError(f"'{path}' holds no settings; it must be a YAML mapping, e.g. a run's config.yaml.")
     return settings
+
+
+def made(config: DictConfig) -> Any:
+    """What a `_target_` makes; arguments that it does not take are a sentence."""
+    settings = OmegaConf.to_container(config, resolve=True)
+    try:
+        target = get_object(settings["_target_"])
+        takes = inspect.signature(target).parameters
+        anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
+        for key in settings.keys() - takes.keys() - {"_target_", "_partial_"}:
+            if not anything:
+                raise InputError(f"{settings['_target_']} takes no '{key}'; {nearest(key, takes)}")
+        return instantiate(settings)
+    except (InstantiationException, ImportError, ValueError) as error:
+        fault = error if isinstance(error, InputError) else error.__cause__
+        if isinstance(fault, InputError):
+            raise fault from None
+        raise InputError(f"'{settings['_target_']}' cannot be made: {str(error).splitlines()[0]}") from error
 
 
 def leaves(config: DictConfig | dict, stop_at: Container[str] = ()) -> dict[str, object]:

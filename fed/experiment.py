@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
@@ -15,12 +14,13 @@ from data.errors import InputError, nearest
 from data.normaliser import Moments, Normaliser
 from data.sampler import Sampler
 from data.shards import Shards
+from data.spaces import registered
+from fed.config import made
 from fed.engines.inprocess import Layout
-from fed.limits import check_limits
 from fed.participation import participants_per_round
+from rl.deployment import Policy
 from rl.envs.evaluation import Evaluator
 from rl.learner import Learner, Task
-from rl.policy import Policy
 
 
 @dataclass(eq=False)
@@ -37,11 +37,10 @@ class Experiment:
 
     @classmethod
     def build(cls, config: DictConfig) -> "Experiment":
-        check_limits(config)
         path = config.data.path if isinstance(config.data.path, str) else OmegaConf.to_container(config.data.path)
         dataset = load(path, config.data.env)
         seed = config.seed if config.split_seed is None else config.split_seed
-        shards = instantiate(config.split)(dataset, seed=seed)
+        shards = made(config.split)(dataset, seed=seed)
         if config.pooled:
             shards = shards.merged()
         moments = [Moments.of(dataset, shards.rows(client)) for client in range(len(shards))]
@@ -56,7 +55,7 @@ class Experiment:
         experiment = cls(config, dataset, shards, moments, normaliser, make_learner, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
-        instantiate(config.fed.aggregator)  # its settings are checked when it is made
+        made(config.fed.aggregator)  # its settings are checked when it is made
         return experiment
 
     @cached_property
@@ -88,7 +87,8 @@ class Experiment:
 
     def policy(self, actors: Iterable[Tensor]) -> Policy:
         """The deployable policies with these actor rows."""
-        return Policy(self.make_learner(1).actor, torch.stack(list(actors)), **self.policy_constants())
+        theta = torch.stack(list(actors)).to(self.config.device)
+        return Policy(self.make_learner(1).actor, theta, **self.policy_constants())
 
     def policy_constants(self) -> dict[str, Tensor]:
         """What, beside the actor's row, turns an observation into an action."""
@@ -102,13 +102,19 @@ class Experiment:
 
 
 def _learner_factory(config: DictConfig, task: Task) -> Callable[[int], Learner]:
-    make = instantiate(OmegaConf.to_container(config.algo, resolve=True))
+    make = made(config.algo)
     return lambda clients: make(task, clients, device=config.device)
 
 
 def _evaluator(config: DictConfig, dataset: Dataset) -> Evaluator | None:
     if config.eval.every is None or dataset.env_id is None:
         return None
+    if config.data.env is None and not registered(dataset.env_id):
+        # A file may name `module:Id`, which Gymnasium would import: only the user may ask for that.
+        raise InputError(
+            f"The data names the environment '{dataset.env_id}', which is not registered here; "
+            "trust it with data.env=…, or train without a simulator with eval=none."
+        )
     evaluator = Evaluator(dataset.env_id, config.eval.episodes, config.eval.seed, config.eval.max_steps)
     evaluator.check()
     return evaluator

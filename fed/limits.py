@@ -1,56 +1,85 @@
-"""Ranges of settings: what the kind of a value cannot say."""
+"""Kinds and ranges of settings: what the default in a configuration file does not say."""
 
 from collections.abc import Callable
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data.errors import InputError
 
-HIDDEN = "a list of layer sizes such as [64,64]"
+Limit = tuple[Callable[[object], bool], str]
 
 
-def _at_least(least: int) -> tuple[Callable[[float], bool], str]:
-    return lambda value: value >= least, f"at least {least}"
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
 
 
-ABOVE_0 = (lambda value: value > 0, "above 0")
-UP_TO_1 = (lambda value: 0 < value <= 1, "above 0 and at most 1")
-# Keys that an algorithm does not have are passed over.
-LIMITS = (
-    ("seed", *_at_least(0)),
-    ("split_seed", *_at_least(0)),
-    ("rounds", *_at_least(0)),
-    ("updates_per_round", *_at_least(1)),
-    ("batch_size", *_at_least(1)),
-    ("fed.fraction", *UP_TO_1),
-    ("fed.shared", lambda value: value == "all" or not isinstance(value, str), "all or a list such as [actor]"),
-    ("eval.every", *_at_least(1)),
-    ("eval.episodes", *_at_least(1)),
-    ("eval.seed", *_at_least(0)),
-    ("eval.max_steps", *_at_least(1)),
-    ("eval.max_clients", *_at_least(1)),
-    ("engine.width", *_at_least(1)),
-    ("engine.workers", *_at_least(1)),
-    ("engine.threads", *_at_least(1)),
-    ("algo.hidden", lambda sizes: len(sizes) > 0 and all(type(size) is int and size > 0 for size in sizes), HIDDEN),
-    ("algo.gamma", lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    ("algo.tau", *UP_TO_1),
-    ("algo.critics", *_at_least(1)),
-    ("algo.initial_temperature", *ABOVE_0),
-    ("algo.clip", *ABOVE_0),
-    ("algo.lr", *ABOVE_0),
-    ("algo.actor_lr", *ABOVE_0),
-    ("algo.critic_lr", *ABOVE_0),
-    ("algo.temperature_lr", *ABOVE_0),
-)
+def _whole(least: int, most: int = 2**63 - 1) -> Limit:
+    words = f"a whole number of at least {least}" + (f" and at most {most}" if most < 2**63 - 1 else "")
+    return lambda value: type(value) is int and least <= value <= most, words
+
+
+def _or_null(limit: Limit) -> Limit:
+    return lambda value: value is None or limit[0](value), f"{limit[1]}, or null"
+
+
+def _is_sizes(value: object) -> bool:
+    return isinstance(value, ListConfig) and len(value) > 0 and all(type(size) is int and size > 0 for size in value)
+
+
+def _is_shared(value: object) -> bool:
+    return value == "all" or (isinstance(value, ListConfig) and all(isinstance(name, str) for name in value))
+
+
+def _is_path(value: object) -> bool:
+    names = value.values() if isinstance(value, DictConfig) and value else [value]
+    return all(isinstance(name, str) for name in names)
+
+
+ABOVE_0 = (lambda value: _is_number(value) and value > 0, "a number above 0")
+UP_TO_1 = (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1")
+TEXT = (lambda value: isinstance(value, str), "a text")
+# The algorithms' settings go by the names that the field has for them; those an algorithm lacks are passed over.
+LIMITS: dict[str, Limit] = {
+    "seed": _whole(0),
+    "split_seed": _or_null(_whole(0)),
+    "rounds": _whole(0),
+    "updates_per_round": _whole(1),
+    "batch_size": _whole(1, 2**20),
+    "out": _or_null(TEXT),
+    "device": (lambda value: value == "cpu" or str(value).startswith("cuda"), "cpu or cuda"),
+    "data.path": (_is_path, "a path, a name, or several as {name: path}"),
+    "data.env": _or_null(TEXT),
+    "fed.fraction": UP_TO_1,
+    "fed.shared": (_is_shared, "all or a list such as [actor]"),
+    "eval.every": _or_null(_whole(1)),
+    "eval.episodes": _whole(1),
+    "eval.seed": _whole(0, 2**31),
+    "eval.max_steps": _whole(1),
+    "eval.max_clients": _whole(1),
+    "engine.width": _or_null(_whole(1, 4096)),
+    "engine.workers": _or_null(_whole(1, 256)),
+    "engine.threads": _or_null(_whole(1, 256)),
+    "algo.hidden": (_is_sizes, "a list of layer sizes such as [64,64]"),
+    "algo.gamma": (lambda value: _is_number(value) and 0 <= value < 1, "a number of at least 0 and below 1"),
+    "algo.tau": UP_TO_1,
+    "algo.critics": _whole(1),
+    "algo.initial_temperature": ABOVE_0,
+    "algo.target_entropy": _or_null((_is_number, "a number")),
+    "algo.clip": _or_null(ABOVE_0),
+    "algo.lr": ABOVE_0,
+    "algo.actor_lr": ABOVE_0,
+    "algo.critic_lr": ABOVE_0,
+    "algo.temperature_lr": ABOVE_0,
+}
 
 
 def check_limits(config: DictConfig) -> None:
-    """Values that must be in a range, each with a sentence."""
-    for key, fits, words in LIMITS:
-        value = OmegaConf.select(config, key)
-        if value is not None and not fits(value):
-            raise InputError(f"{key} is {value}; it must be {words}.")
+    """Raise a sentence for the first setting that is of the wrong kind or out of its range."""
+    for key, (fits, words) in LIMITS.items():
+        group, _, name = key.rpartition(".")
+        branch = OmegaConf.select(config, group) if group else config
+        if name in branch and not fits(branch[name]):
+            raise InputError(f"{key} is {branch[name]}; it must be {words}.")
     if config.device != "cpu" and not torch.cuda.is_available():
         raise InputError(f"device is '{config.device}' but torch finds no CUDA device; use device=cpu.")

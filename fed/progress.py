@@ -55,6 +55,8 @@ class RoundProgress:
             self.console.print(
                 f"[red]round {record['round']}: client {client} was left out: {why}.[/]", highlight=False
             )
+        if "evaluation_failed" in record:
+            self.console.print(f"[red]round {record['round']}: {record['evaluation_failed']}.[/]", highlight=False)
         flagged = len(record.get("flags", {}))
         diverged = f", {flagged} diverging" if flagged else ""
         self.bar.update(self.task, completed=record["round"], result=self.result + diverged)

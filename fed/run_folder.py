@@ -1,12 +1,16 @@
 """A run on disk: new, resumable, finished or refused; never half-believed.
 
-A round is committed by one atomic rename: the checkpoint, which carries the round's number and the length that
-`rounds.jsonl` had then. Whatever a killed round wrote beyond that is cut off when the run is resumed.
+A round is committed by one atomic rename: the checkpoint, which carries the round's number, the length that
+`rounds.jsonl` had then, and which client files are valid. Whatever a killed round wrote beyond that is cut off when
+the run is resumed; whatever is missing of it is said, and nothing is touched.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,10 +18,31 @@ from torch import Tensor
 
 from data.errors import InputError
 from fed.clients import ClientStore
-from fed.config import leaves
+from fed.config import leaves, read_settings
 from fed.files import load_tensors, save_tensors, write_atomically, write_json
 
 FREE_TO_CHANGE = ("out", "rounds")  # a resumed run may be moved or prolonged
+FACTS = ("round", "records_length", "clients", "data_hash", "env_id", "references")
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A committed round: the server's modules, what turns an actor into a policy, and facts about the run."""
+
+    state: dict[str, Tensor]
+    constants: dict[str, Tensor]
+    facts: dict
+
+    @classmethod
+    def load(cls, path: Path) -> "Checkpoint":
+        tensors, facts = load_tensors(path)
+        missing = [name for name in FACTS if name not in facts]
+        if missing:
+            raise InputError(f"'{path}' is not a checkpoint of a run: it does not say its {missing[0]}.")
+        constants = {name: tensor for name, tensor in tensors.items() if name.startswith("policy/")}
+        state = {name: tensor for name, tensor in tensors.items() if name not in constants}
+        facts["clients"] = {int(client): round for client, round in facts["clients"].items()}
+        return cls(state, {name.removeprefix("policy/"): tensor for name, tensor in constants.items()}, facts)
 
 
 class RunFolder:
@@ -28,35 +53,43 @@ class RunFolder:
         self.clients = ClientStore(path / "clients")
 
     @classmethod
-    def open(cls, config: DictConfig, resume: bool) -> "RunFolder":
-        """The folder `config.out`, checked against what may already be there; nothing is written yet."""
-        folder = cls(Path(config.out))
-        if not folder.path.exists():
-            return folder
-        if not resume:
-            raise InputError(f"'{folder.path}' exists; continue it with --resume, or name another folder with --out.")
-        old_path = folder.path / "config.yaml"
-        if old_path.exists():
-            _check_same(leaves(OmegaConf.load(old_path)), leaves(config), folder.path)
-        elif any(folder.path.iterdir()):
-            raise InputError(f"'{folder.path}' is not a run folder; name another folder with --out.")
+    def at(cls, path: Path, resume: bool) -> "RunFolder":
+        """The folder for a run, refused if something else is there; nothing is written yet."""
+        folder = cls(path)
+        if path.exists() and not resume:
+            raise InputError(f"'{path}' exists; continue it with --resume, or name another folder with --out.")
+        foreign = path.exists() and not (path.is_dir() and _may_be_a_run(path))
+        if foreign:
+            raise InputError(f"'{path}' is not a run folder; name another folder with --out.")
         return folder
 
-    def begin(self, config: DictConfig, shards: dict, data_hash: str) -> tuple[int, dict[str, Tensor]] | None:
-        """Write what describes the run; return the last committed round and its state, if there is one."""
-        tensors, facts = load_tensors(self.checkpoint) if self.checkpoint.exists() else ({}, {"data_hash": data_hash})
-        if facts["data_hash"] != data_hash:
+    def check(self, config: DictConfig, data_hash: str) -> Checkpoint | None:
+        """The last commit, after making sure that `config` may go on from it with what is there."""
+        settings = self.path / "config.yaml"
+        if settings.exists():
+            self._check_same(leaves(read_settings(settings)), leaves(config))
+        if not self.checkpoint.exists():
+            if self.records.exists() and self.records.read_bytes().count(b"\n") > 1:
+                raise InputError(f"'{self.path}' has rounds but no {self.checkpoint.name}; restore it, or begin anew.")
+            return None
+        last = Checkpoint.load(self.checkpoint)
+        if last.facts["data_hash"] != data_hash:
             raise InputError(f"The data of '{self.path}' has changed since it began; start anew with another --out.")
-        (self.path / "summary.json").unlink(missing_ok=True)  # it spoke of fewer rounds
+        if last.facts["round"] > config.rounds:
+            raise InputError(f"'{self.path}' has done {last.facts['round']} rounds, more than rounds={config.rounds}.")
+        if not self.records.exists() or self.records.stat().st_size < last.facts["records_length"]:
+            raise InputError(f"'{self.records}' has lost records; restore it from a copy, or begin anew.")
+        self.clients.check(last.facts["clients"])
+        return last
+
+    def begin(self, config: DictConfig, shards: dict, last: Checkpoint | None) -> None:
+        """Write what describes the run, and forget whatever lies beyond the last commit."""
         write_atomically(self.path / "config.yaml", OmegaConf.to_yaml(config, resolve=True).encode())
         write_json(self.path / "shards.json", shards)
-        if not tensors:
-            self.records.write_bytes(b"")
-            self.clients.recover(-1)
-            return None
-        os.truncate(self.records, facts["records_length"])
-        self.clients.recover(facts["round"])
-        return facts["round"], {name: tensor for name, tensor in tensors.items() if not name.startswith("policy/")}
+        (self.path / "summary.json").unlink(missing_ok=True)  # it spoke of fewer rounds
+        with self.records.open("ab") as file:
+            file.truncate(last.facts["records_length"] if last else 0)
+        self.clients.recover(last.facts["clients"] if last else {})
 
     def commit(self, record: dict, state: Mapping[str, Tensor], constants: Mapping[str, Tensor], facts: dict) -> None:
         """Append the record, then make the round count."""
@@ -65,26 +98,48 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
         tensors = dict(state) | {f"policy/{name}": tensor for name, tensor in constants.items()}
-        facts = facts | {"round": record["round"], "records_length": self.records.stat().st_size}
-        save_tensors(self.checkpoint, tensors, facts)
+        position = {
+            "round": record["round"],
+            "records_length": self.records.stat().st_size,
+            "clients": self.clients.committed | self.clients.pending,
+        }
+        save_tensors(self.checkpoint, tensors, facts | position)
         self.clients.commit()
 
     def history(self) -> list[dict]:
         return [json.loads(line) for line in self.records.read_text().splitlines()]
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One process at a time: two that resume the same run would delete each other's files."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = (self.path / ".lock").open("w")
+        except OSError as error:
+            raise InputError(f"'{self.path}' cannot be written ({error.strerror}); name another --out.") from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise InputError(f"'{self.path}' is being run by another process.") from error
+            yield
+
+    def _check_same(self, old: dict, new: dict) -> None:
+        different = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
+        different = [key for key in different if key not in FREE_TO_CHANGE]
+        if different:
+            changes = ", ".join(f"{key} was {old.get(key)} and is now {new.get(key)}" for key in different)
+            raise InputError(f"'{self.path}' is a run of another configuration ({changes}); name another --out.")
+
+
+def _may_be_a_run(path: Path) -> bool:
+    """It has a run's settings, or nothing but what a run killed in its first moment leaves."""
+    return (path / "config.yaml").is_file() or all(entry.name.startswith(".") for entry in path.iterdir())
+
 
 def with_the_layout_of_its_run(config: DictConfig) -> DictConfig:
     """A run keeps the layout that was chosen when it began, on whatever machine it is resumed."""
     old = Path(config.out) / "config.yaml"
-    if not old.is_file():
-        return config
-    layout = {key: value for key, value in OmegaConf.load(old).engine.items() if config.engine.get(key) is None}
+    engine = read_settings(old).get("engine", {}) if old.is_file() else {}
+    layout = {key: value for key, value in engine.items() if config.engine.get(key) is None}
     return OmegaConf.merge(config, {"engine": layout})
-
-
-def _check_same(old: dict, new: dict, path: Path) -> None:
-    different = [key for key in sorted(old.keys() | new.keys()) if old.get(key) != new.get(key)]
-    different = [key for key in different if key not in FREE_TO_CHANGE]
-    if different:
-        changes = ", ".join(f"{key} was {old.get(key)} and is now {new.get(key)}" for key in different)
-        raise InputError(f"'{path}' is a run of another configuration ({changes}); use its own, or another --out.")

@@ -3,13 +3,14 @@
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 from torch import Tensor
 
+from fed.config import made
 from fed.engines.inprocess import InProcess, Layout
 from fed.experiment import Experiment
 from fed.participation import participants
@@ -24,21 +25,34 @@ Observer = Callable[[Record], None]
 
 def prepare(config: DictConfig, resume: bool = False) -> tuple[Experiment, RunFolder]:
     """Check everything that can be checked; nothing is written yet."""
+    folder = RunFolder.at(Path(config.out), resume)
     if resume:
         config = with_the_layout_of_its_run(config)
     experiment = Experiment.build(config)
-    return experiment, RunFolder.open(experiment.config, resume)
+    folder.check(experiment.config, experiment.data_hash)
+    return experiment, folder
 
 
 def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lambda record: None) -> dict:
     """Run (or continue) the federation and return its summary; `observe` sees every record and steers nothing."""
+    with folder.locked():
+        last = folder.check(experiment.config, experiment.data_hash)
+        folder.begin(experiment.config, experiment.shards.statistics(experiment.dataset), last)
+        for record in folder.history():
+            observe(record)
+        done, state = (last.facts["round"], last.state) if last else (-1, None)
+        _run_rounds(experiment, folder, done, state, observe)
+        return summarise(experiment, folder)
+
+
+def _run_rounds(
+    experiment: Experiment, folder: RunFolder, done: int, state: dict[str, Tensor] | None, observe: Observer
+) -> None:
+    """Every round after `done`, each committed before the next begins."""
     config = experiment.config
-    resumed = folder.begin(config, experiment.shards.statistics(experiment.dataset), experiment.data_hash)
-    for record in folder.history():
-        observe(record)
-    last, state = resumed or (-1, {name: experiment.initial[name] for name in experiment.shared})
-    engine, aggregator = _engine(experiment, folder), instantiate(config.fed.aggregator)
-    for round in range(last + 1, config.rounds + 1):
+    state = state or {name: experiment.initial[name] for name in experiment.shared}
+    engine, aggregator = _engine(experiment, folder), made(config.fed.aggregator)
+    for round in range(done + 1, config.rounds + 1):
         begun = time.perf_counter()
         if round == 0:
             record = _first_record(experiment)
@@ -53,7 +67,6 @@ def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lamb
         observe(record)
     if experiment.evaluator is not None:
         experiment.evaluator.close()
-    return summarise(experiment, folder)
 
 
 def _engine(experiment: Experiment, folder: RunFolder) -> InProcess:
@@ -74,7 +87,7 @@ def _first_record(experiment: Experiment) -> Record:
     sent = sum(moments.nbytes for moments in experiment.moments)
     received = (experiment.normaliser.mean.nbytes + experiment.normaliser.std.nbytes + 16) * len(experiment.moments)
     everyone = list(range(len(experiment.shards)))
-    return _record(0, everyone, {}, bytes_up=sent, bytes_down=received)
+    return _record(0, everyone, [], bytes_up=sent, bytes_down=received)
 
 
 def _train_round(
@@ -89,20 +102,21 @@ def _train_round(
     state, weights = aggregator.finalise(state)
     size = sum(state[name].nbytes for name in experiment.shared)
     answered = [client for update in updates for client in update.clients]
-    record = _record(round, chosen, weights, bytes_up=size * len(answered), bytes_down=size * len(chosen))
+    used = [weights.get(client, 0.0) for client in chosen] if experiment.shared else []
+    record = _record(round, chosen, used, bytes_up=size * len(answered), bytes_down=size * len(chosen))
     record["metrics"] = _mean_metrics(updates)
     record["flags"] = {str(client): why for update in updates for client, why in update.flags.items()}
     record["failures"] = {str(client): why for update in updates for client, why in update.failures.items()}
     return state, record
 
 
-def _record(round: int, chosen: list[int], weights: dict[int, float], bytes_up: int, bytes_down: int) -> Record:
+def _record(round: int, chosen: list[int], weights: list[float], bytes_up: int, bytes_down: int) -> Record:
     return {
         "round": round,
         "score": None,
         "return_mean": None,
         "participants": chosen,
-        "weights": [weights.get(client, 0.0) for client in chosen] if weights else [],
+        "weights": weights,
         "bytes_up": bytes_up,
         "bytes_down": bytes_down,
     }
@@ -130,6 +144,8 @@ def _evaluate(experiment: Experiment, folder: RunFolder, state: dict[str, Tensor
         clients = np.linspace(0, len(experiment.shards) - 1, count).round().astype(int).tolist()
         actors = [(folder.clients.latest(client) or experiment.initial)["actor"] for client in clients]
     evaluation = experiment.evaluator(experiment.policy(actors))
+    if not np.isfinite(evaluation.returns).all():
+        return {"evaluation_failed": "the policy's returns are not finite"}
     returns = evaluation.returns.mean(1)
     references = experiment.dataset.references
     record = {

@@ -5,17 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
 from data.dataset import References
 from data.errors import InputError
-from fed.files import load_tensors
-from fed.run_folder import RunFolder
+from fed.config import made, read_settings
+from fed.run_folder import Checkpoint, RunFolder
 from metrics.scores import normalised_score
+from rl.deployment import Policy
 from rl.envs.evaluation import Evaluation, Evaluator
 from rl.learner import Task
-from rl.policy import Policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,26 +33,25 @@ class TrainedRun:
         folder = RunFolder(path)
         if not folder.checkpoint.exists():
             raise InputError(f"'{path}' holds no finished round; it must be a run folder with checkpoints/.")
-        config = OmegaConf.load(path / "config.yaml")
-        tensors, facts = load_tensors(folder.checkpoint)
-        constants = {name.removeprefix("policy/"): t for name, t in tensors.items() if name.startswith("policy/")}
-        if "actor" in tensors:
-            clients, theta = None, tensors["actor"].unsqueeze(0)
+        config, last = OmegaConf.create(read_settings(path / "config.yaml")), Checkpoint.load(folder.checkpoint)
+        if "actor" in last.state:
+            clients, theta = None, last.state["actor"].unsqueeze(0)
         else:
-            folder.clients.find(facts["round"])
-            clients = sorted(folder.clients.committed)
+            folder.clients.check(last.facts["clients"])
+            folder.clients.committed, clients = last.facts["clients"], sorted(last.facts["clients"])
             if not clients:
                 raise InputError(f"'{path}' has personal actors and none has trained yet; wait for its first round.")
             theta = torch.stack([folder.clients.load(client)["actor"] for client in clients])
-        task = Task(len(constants["mean"]), len(constants["action_low"]), reward_bound=1.0)
-        learner = instantiate(config.algo)(task, 1, device="cpu")
-        references = References(**facts["references"]) if facts["references"] else None
-        policy = Policy(learner.actor, theta, **constants)
-        return cls(config, facts["round"], facts["env_id"], references, policy, clients)
+        task = Task(len(last.constants["mean"]), len(last.constants["action_low"]), reward_bound=1.0)
+        learner = made(config.algo)(task, 1, device="cpu")
+        references = References(**last.facts["references"]) if last.facts["references"] else None
+        policy = Policy(learner.actor, theta, **last.constants)
+        return cls(config, last.facts["round"], last.facts["env_id"], references, policy, clients)
 
     def evaluate(self, episodes: int, seed: int) -> Evaluation:
-        if episodes < 1:
-            raise InputError(f"--episodes is {episodes}; at least one is needed.")
+        for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
+            if value < least:
+                raise InputError(f"--{name} is {value}; it must be at least {least}.")
         if self.env_id is None:
             raise InputError("The run's data named no environment, so there is nothing to play; train with data.env=….")
         return Evaluator(self.env_id, episodes, seed, self.config.eval.max_steps)(self.policy)

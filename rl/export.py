@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from data.errors import InputError
-from rl.policy import Policy
+from rl.deployment import Policy
 
 FORMATS = (".pt", ".onnx")
 

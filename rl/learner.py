@@ -95,6 +95,14 @@ class Learner:
                 steps = int(self.optimisers[bad[0]].steps[k])
                 self.failures[k] = f"the gradient of its {bad[0]} is not finite after {steps} updates"
 
+    def freeze_non_finite(self) -> None:
+        """Stop clients whose last step left a value that is not finite: too late to go back, not too late to say."""
+        for name, tensor in self.state().items():
+            finite = tensor.reshape(self.clients, -1).isfinite().all(1)
+            for k in [k for k in self.active if not finite[k]]:
+                self.active.remove(k)
+                self.failures[k] = f"its {name} is not finite"
+
     @torch.no_grad()
     def _follow_targets(self) -> None:
         everyone = len(self.active) == self.clients

@@ -36,14 +36,11 @@ class MLP:
         """P, the length of a client's row."""
         return self.heads * sum(self.cuts)
 
-    def init(self, generator: torch.Generator, last_scale: float = 1.0) -> Tensor:
+    def init(self, generator: torch.Generator) -> Tensor:
         """[P] a fresh row: weights and biases uniform in ±1/√fan_in, as nn.Linear has them."""
         pieces = []
-        for _ in range(self.heads):
-            for layer, fan_in in enumerate(self.sizes[:-1]):
-                bound = fan_in**-0.5 * (last_scale if layer == len(self.sizes) - 2 else 1.0)
-                count = (fan_in + 1) * self.sizes[layer + 1]
-                pieces.append((torch.rand(count, generator=generator) * 2 - 1) * bound)
+        for fan_in, fan_out in list(pairwise(self.sizes)) * self.heads:
+            pieces.append((torch.rand((fan_in + 1) * fan_out, generator=generator) * 2 - 1) * fan_in**-0.5)
         return torch.cat(pieces)
 
     def layers(self, theta: Tensor) -> list[Tensor]:

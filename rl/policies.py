@@ -1,4 +1,4 @@
-"""Policies on the client axis: the tanh-Gaussian actor, and the deployable policy around it."""
+"""Policies on the client axis: the tanh-Gaussian actor."""
 
 import math
 from dataclasses import dataclass

@@ -42,7 +42,8 @@ class SAC(Learner):
         self.gamma, self.backup_entropy = gamma, backup_entropy
         self.initial_temperature = initial_temperature
         self.target_entropy = -float(task.actions) if target_entropy is None else target_entropy
-        self.bounds = {"q_abs": task.reward_bound / (1 - gamma)}
+        # What the largest reward earns for ever; without rewards there is nothing to measure by.
+        self.bounds = {"q_abs": task.reward_bound / (1 - gamma)} if task.reward_bound > 0 else {}
         lr = {"actor": actor_lr, "critic": critic_lr, "temperature": temperature_lr}
         super().__init__(clients=clients, lr=lr, tau=tau, clip=clip, device=device)
 

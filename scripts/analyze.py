@@ -20,7 +20,7 @@ def main() -> None:
     parser.add_argument("--target", type=float, default=90.0, help="score for rounds-to-target (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where to save the learning curves")
     options = parser.parse_args()
-    groups = grouped([Run.read(path) for path in options.runs])
+    groups = grouped([Run.read(path) for path in sorted({path.resolve() for path in options.runs})])
     reaching = f"reached {options.target:g}"
     table = Table(Column("method", no_wrap=True), "runs", "last score", "worst … best", reaching, "median round")
     for name, runs in groups.items():

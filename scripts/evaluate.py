@@ -11,13 +11,17 @@ from rich.console import Console
 from rich.table import Table
 
 from data.command_line import Parser, guarded
+from data.errors import InputError
 from fed.trained import TrainedRun
 from rl.envs.episode import play, save_picture, save_video
-from rl.export import export_policy
+from rl.export import FORMATS, export_policy
 
 
 def main() -> None:
     options = arguments()
+    for path, endings in ((options.export, FORMATS), (options.picture, (".png",)), (options.video, (".gif",))):
+        if path and path.suffix not in endings:
+            raise InputError(f"'{path}' must end in {' or '.join(endings)}.")
     run = TrainedRun.load(options.run)
     row = 0 if options.client is None else run.row_of(options.client)
     if options.export:

@@ -50,10 +50,10 @@ def parser() -> Parser:
     return top
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     top = parser()
     # argparse cannot take option=value words after a --flag as arguments of a command; what is unknown is theirs.
-    options, unknown = top.parse_known_args()
+    options, unknown = top.parse_known_args(arguments)
     if unknown and not hasattr(options, "overrides"):
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     options.overrides = unknown

@@ -1,10 +1,12 @@
 """The scripts as a user types them."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import pytest
 
 from data.command_line import guarded
@@ -77,9 +79,28 @@ def test_help_lists_what_there_is_to_choose(call):
         (["fed.shared=actor"], "fed.shared is actor; it must be all or a list such as [actor]."),
         (["seed=0,1"], "'seed=0,1' names several values; add -m to run each of them."),
         (["--resume"], "--resume needs --out"),
-        (["--rounds", "-1"], "rounds is -1; it must be at least 0."),
+        (["--rounds", "-1"], "rounds is -1; it must be a whole number of at least 0."),
+        (["seed=99999999999999999999999999"], "seed is"),
+        (["choices.algo=bc"], "cannot be set"),
+        (["algo@x=bc"], "cannot be set"),
+        (["algo.clip=abc"], "algo.clip is abc; it must be a number above 0, or null."),
+        (["algo.hidden=64"], "algo.hidden is 64; it must be a list of layer sizes"),
+        (["algo.hidden=null"], "algo.hidden is None; it must be a list of layer sizes"),
+        (["algo.target_entropy=abc"], "algo.target_entropy is abc"),
+        (["engine.width=2.5"], "engine.width is 2.5"),
+        (["engine.threads=10000000"], "engine.threads is 10000000"),
+        (["fed.shared=null"], "fed.shared is None"),
+        (["fed.aggregator.weighting=foo"], "choose one of size, uniform"),
+        (["+algo.foo=1"], "rl.sac.SAC takes no 'foo'"),
+        (["algo._target_=rl.sac.SACK"], "cannot be made"),
+        (["data.env=5"], "data.env is 5; it must be a text, or null."),
+        (["data.path=null"], "data.path is None"),
+        (["device=foo"], "device is foo; it must be cpu or cuda."),
+        (["--config", "absent.yaml"], "There is no file 'absent.yaml'"),
+        (["-m", "seed=0,0"], "the same ones twice"),
+        (["-m", "split.clients=range(1,1)"], "names no values"),
         (["rounds=x"], "rounds takes a whole number"),
-        (["fed.fraction=2"], "fed.fraction is 2; it must be above 0 and at most 1."),
+        (["fed.fraction=2"], "fed.fraction is 2; it must be a number above 0 and at most 1."),
         (["split.clients=0"], "clients"),
         (["eval.episodes=0"], "eval.episodes is 0"),
         (["eval.every=0"], "eval.every is 0"),
@@ -128,3 +149,25 @@ def test_runs_are_compared_in_a_table_and_a_picture(call, tmp_path):
     assert "never" in done.stdout
     assert (tmp_path / "c.png").stat().st_size > 10_000
     assert script("analyze.py", tmp_path).returncode == 2
+
+
+def test_code_that_only_a_file_names_is_not_imported(call, pendulum_file, tmp_path, monkeypatch):
+    evil = tmp_path / "evil.hdf5"
+    shutil.copy(pendulum_file, evil)
+    with h5py.File(evil, "r+") as file:
+        file.attrs["env"] = "evilmod:Thing-v0"
+    (tmp_path / "evilmod.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    code, _, err = call("--data", evil, "--out", tmp_path / "run", *SMALL)
+    assert code == 2
+    assert "which is not registered here" in err
+    assert "evilmod" not in sys.modules
+
+
+def test_a_job_of_a_sweep_that_cannot_run_does_not_stop_the_others(call, pendulum_file, tmp_path):
+    small = [item for item in SMALL if not item.startswith("split")]
+    sweep = ["-m", "split.clients=2,500", "--data", pendulum_file, "--rounds", 1, "--out", tmp_path / "s"]
+    code, _, err = call(*sweep, *small)
+    assert code == 2
+    assert "Job split.clients=500 did not run" in err
+    assert [path.name for path in (tmp_path / "s").iterdir()] == ["split.clients=2"]

@@ -30,6 +30,8 @@ class Mean:
 
     def accumulate(self, update: Update) -> None:
         """Add a chunk of clients."""
+        if not update.clients:
+            return  # all of them failed
         weights = update.rows if self.weighting == "size" else [1] * len(update.clients)
         self.weights.update(zip(update.clients, map(float, weights), strict=True))
         for name, rows in update.shared.items():

@@ -87,6 +87,7 @@ class InProcess:
 
     def _report(self, cohort: Learner, clients: Sequence[int], round: int, metrics: dict[str, list[float]]) -> Update:
         """Keep what stays with the clients, and hand over what is shared."""
+        cohort.freeze_non_finite()
         after = cohort.state()
         for row in cohort.active:
             own = {name: tensor[row] for name, tensor in after.items() if name not in self.shared}

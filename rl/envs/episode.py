@@ -11,7 +11,7 @@ import torch
 from matplotlib.figure import Figure
 
 from data.errors import InputError
-from rl.policy import Policy
+from rl.deployment import Policy
 
 STILLS = 8
 WITHOUT_A_SCREEN = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy"}  # read when the first frame is drawn
@@ -53,8 +53,6 @@ def _draw(env: gym.Env, episode: Episode) -> None:
 
 def save_video(episode: Episode, path: Path, fps: int = 30) -> None:
     """An animated GIF, at most 300 pixels wide."""
-    if path.suffix != ".gif":
-        raise InputError(f"'{path}' must end in .gif.")
     if not episode.frames:
         raise InputError(f"The episode cannot be drawn: {episode.no_frames_because}; --picture works without.")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,8 +62,6 @@ def save_video(episode: Episode, path: Path, fps: int = 30) -> None:
 
 def save_picture(episode: Episode, returns: np.ndarray, path: Path, title: str) -> None:
     """Stills along the episode, its rewards, and the returns of all episodes played."""
-    if path.suffix != ".png":
-        raise InputError(f"'{path}' must end in .png.")
     figure = Figure(figsize=(11, 4.6 if episode.frames else 2.8), layout="constrained")
     figure.suptitle(title)
     rows = figure.subfigures(2, 1, height_ratios=[1, 1.3]) if episode.frames else [None, figure]

@@ -1,12 +1,14 @@
 """Online evaluation: deterministic policies of K clients in batched Gymnasium environments."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import gymnasium as gym
 import numpy as np
 
 from data.errors import InputError
-from rl.policy import Policy
+from rl.deployment import Policy
+
+LARGEST_BATCH = 256  # environments at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +31,13 @@ class Evaluator:
         make_environments(self.env_id, 1).close()
 
     def __call__(self, policy: Policy) -> Evaluation:
+        """Many policies are played a group at a time, each group in one batch of environments."""
+        group = max(1, LARGEST_BATCH // self.episodes)
+        played = [self._play(replace(policy, theta=theta)) for theta in policy.theta.split(group)]
+        returns, lengths = ([getattr(part, name) for part in played] for name in ("returns", "lengths"))
+        return Evaluation(np.concatenate(returns), np.concatenate(lengths))
+
+    def _play(self, policy: Policy) -> Evaluation:
         clients = len(policy.theta)
         envs = self._environments(clients * self.episodes)
         seeds = [self.seed + episode for _ in range(clients) for episode in range(self.episodes)]

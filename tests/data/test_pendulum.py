@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from data import load
+from data.command_line import guarded
 from data.errors import InputError
 from data.minari_logs import local_folder
 from data.pendulum import (
@@ -116,12 +117,10 @@ def test_the_script_makes_the_logs_and_prints_the_id():
 )
 def test_bad_input_is_one_sentence_and_writes_nothing(arguments, sentence, capsys):
     main = runpy.run_path(str(SCRIPT))["main"]
-    try:
-        code = main(arguments)
-    except SystemExit as stopped:  # how argparse ends
-        code = stopped.code
+    with pytest.raises(SystemExit) as stopped:
+        guarded(lambda: main(arguments))
     told = capsys.readouterr().err
-    assert code == 2
+    assert stopped.value.code == 2
     assert sentence in told
     assert told.count("\n") == 1
     assert not local_folder("").exists()

@@ -1,5 +1,6 @@
 """What every split promises, and what each rule promises on top."""
 
+import dataclasses
 import json
 import sys
 import time
@@ -323,12 +324,14 @@ def test_an_unknown_split_or_option_names_the_nearest():
         split_named("iid", ["clients=[3"])
 
 
-def test_pooled_is_one_client_that_owns_everything(dataset):
-    shards = Shards.pooled(dataset)
-    assert len(shards) == 1
-    assert shards.order.tolist() == np.flatnonzero(dataset.trainable).tolist()
-    assert shards.starts.tolist() == dataset.starts.tolist()
-    assert shards.leftover == len(shards.cut) == 0
+def test_without_stored_next_states_the_row_at_a_cut_is_not_trained_on(dataset):
+    """Its next state is in the row that follows, which may belong to somebody else."""
+    shifted = dataclasses.replace(dataset, shifted=True)
+    segments = {"seed": 0, "clients": 4, "unit": "segment", "segment_length": 10}
+    stored, unstored = splits.iid(dataset, **segments), splits.iid(shifted, **segments)
+    assert len(stored.cut) > 0
+    assert set(stored.order) - set(unstored.order) == set(stored.cut) & set(stored.order)
+    assert unstored.leftover == len(set(stored.cut) & set(stored.order))
 
 
 def test_merged_owns_what_the_clients_owned_and_nothing_else(dataset):

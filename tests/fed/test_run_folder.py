@@ -10,7 +10,7 @@ from data.errors import InputError
 
 def test_an_existing_folder_is_refused_without_resume(configure, run):
     run(configure("rounds=0"))
-    with pytest.raises(InputError, match=r"exists; continue it with --resume, or name another folder with --out"):
+    with pytest.raises(InputError, match="exists; continue it with --resume, or name another folder with --out"):
         run(configure("rounds=0"))
 
 
@@ -24,7 +24,7 @@ def test_resume_of_another_configuration_is_refused_and_names_the_difference(con
         run(configure("rounds=1", "seed=5"), resume=True)
 
 
-def test_a_finished_run_can_be_prolonged_and_equals_a_longer_one(configure, run):
+def test_a_prolonged_run_trains_as_a_longer_one_does(configure, run):
     run(configure("rounds=1"))
     prolonged = run(configure("rounds=2"), resume=True)
     longer = run(configure("rounds=2", out="longer"))
@@ -69,3 +69,44 @@ def test_a_resumed_run_keeps_its_layout_on_a_machine_with_other_cores(configure,
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
     folder = run(configure("rounds=2"), resume=True)
     assert OmegaConf.load(folder.path / "config.yaml").engine.width == 2
+
+
+@pytest.mark.parametrize(
+    ("damage", "sentence"),
+    [
+        (lambda path: (path / "checkpoints" / "last.safetensors").unlink(), "has rounds but no last.safetensors"),
+        (
+            lambda path: (path / "checkpoints" / "last.safetensors").write_bytes(b"torn"),
+            "cannot be read as safetensors",
+        ),
+        (lambda path: (path / "rounds.jsonl").write_text('{"round": 0}'), "has lost records"),
+        (lambda path: (path / "rounds.jsonl").unlink(), "has lost records"),
+        (lambda path: next((path / "clients").iterdir()).unlink(), "is missing; restore it"),
+        (lambda path: (path / "config.yaml").write_text("a: [b"), "cannot be read as settings"),
+    ],
+)
+def test_a_damaged_run_is_refused_and_left_as_it_is(configure, run, damage, sentence):
+    folder = run(configure("rounds=2"))
+    damage(folder.path)
+    before = {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+    with pytest.raises(InputError, match=sentence):
+        run(configure("rounds=3"), resume=True)
+    assert before == {path: path.read_bytes() for path in folder.path.rglob("*") if path.is_file()}
+
+
+def test_fewer_rounds_than_are_done_are_refused(configure, run):
+    run(configure("rounds=2"))
+    with pytest.raises(InputError, match="has done 2 rounds, more than rounds=1"):
+        run(configure("rounds=1"), resume=True)
+
+
+def test_two_processes_do_not_share_a_run(configure, run):
+    folder = run(configure("rounds=1"))
+    with folder.locked(), pytest.raises(InputError, match="is being run by another process"):
+        run(configure("rounds=2"), resume=True)
+
+
+def test_a_run_killed_in_its_first_write_can_be_resumed(configure, run, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".config.yaml.123").write_text("half")
+    assert len(run(configure("rounds=1"), resume=True).history()) == 2

@@ -1,14 +1,17 @@
 """The identities that make a federated run believable."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from fed.experiment import Experiment
 from fed.files import load_tensors
 from fed.run_folder import RunFolder
-from fed.server import federate
+from fed.server import federate, prepare
+from fed.trained import TrainedRun
+from tests.rl.test_networks import plain_copy
 
 TIMES = ("seconds", "seconds_train", "seconds_evaluate")
 ALGOS = pytest.mark.parametrize("algo", ["bc", "sac"])
@@ -76,9 +79,7 @@ def test_resumed_equals_unbroken_bit_for_bit(configure, run, extra):
 def test_what_a_killed_round_left_behind_is_forgotten(configure, run):
     unbroken = run(configure("rounds=4", "fed.fraction=0.5", out="unbroken"))
     broken = run(configure("rounds=2", "fed.fraction=0.5", out="broken"))
-    kept = sorted(broken.clients.folder.iterdir())
-    orphan = broken.clients.folder / kept[0].name.replace(kept[0].name.split(".")[1], "round000003")
-    orphan.write_bytes(b"half of a client's file")
+    (broken.clients.folder / "000000.round000009.safetensors").write_bytes(b"half of a client's file")
     with broken.records.open("a") as file:
         file.write('{"round": 3, "sco')
     resumed = run(configure("rounds=4", "fed.fraction=0.5", out="broken"), resume=True)
@@ -129,10 +130,8 @@ def test_the_summary_says_on_which_data_and_with_which_code(configure, run):
 
 def test_a_client_that_fails_is_left_out_and_said_so(configure, run):
     """Rewards so large that a square overflows: the critic's gradient is not finite from the first update on."""
-    experiment = Experiment.build(configure("normalise.rewards=none", "fed.shared=all"))
-    ill = experiment.shards.rows(2)
-    experiment.dataset.rewards[ill] = 1e30
-    folder = RunFolder.open(experiment.config, resume=False)
+    experiment, folder = prepare(configure("normalise.rewards=none", "fed.shared=all"))
+    experiment.dataset.rewards[experiment.shards.rows(2)] = 1e30
     federate(experiment, folder)
     for record in folder.history()[1:]:
         assert list(record["failures"]) == ["2"]
@@ -148,3 +147,98 @@ def test_values_beyond_what_any_policy_earns_are_flagged(configure, run):
     )
     assert any(record.get("flags") for record in folder.history())
     assert json.loads((folder.path / "summary.json").read_text())["rounds_with_flags"] > 0
+
+
+def test_a_client_goes_on_where_it_stood(configure, run):
+    """Local training over rounds is training without rounds: parameters, moments and targets carry over."""
+    folder = run(configure("fed=local", "rounds=3", "engine.width=4"))
+    experiment, _ = prepare(configure("fed=local", "rounds=3", out="never"))
+    cohort = experiment.make_learner(4)
+    cohort.broadcast(experiment.initial)
+    for round in (1, 2, 3):
+        for batch in experiment.sampler.batches(range(4), round, 7):
+            cohort.update(batch)
+    for client in range(4):
+        for name, tensor in folder.clients.load(client).items():
+            assert torch.equal(tensor, cohort.state()[name][client]), name
+
+
+def test_the_policy_normalises_and_rescales_by_the_datas_own_statistics(configure):
+    experiment, _ = prepare(configure())
+    row, raw = experiment.initial["actor"], experiment.dataset.observations[:5]
+    mean, std = experiment.dataset.observations.mean(0), experiment.dataset.observations.std(0)
+    network = plain_copy(experiment.make_learner(1).actor.network, row)
+    expected = 2 * torch.tanh(network(torch.from_numpy((raw - mean) / std))[:, :1])  # Pendulum: torque in ±2
+    np.testing.assert_allclose(experiment.policy([row]).act(raw[None])[0], expected.detach(), atol=1e-3)
+
+
+def test_rounds_draw_their_own_participants_and_batches(configure, run):
+    records = run(configure("rounds=6", "fed.fraction=0.5", "eval=none")).history()[1:]
+    assert len({tuple(record["participants"]) for record in records}) > 1
+    losses = [
+        record["metrics"]["actor_loss"]
+        for record in run(
+            configure(
+                "fed=local",
+                "algo.actor_lr=1e-30",
+                "algo.critic_lr=1e-30",
+                "algo.temperature_lr=1e-30",
+                "eval=none",
+                out="still",
+            )
+        ).history()[1:]
+    ]
+    assert len(set(losses)) == len(losses)  # nothing moves, so only the batches differ
+
+
+def test_the_local_score_is_that_of_the_policies_on_disk(configure, run):
+    folder = run(configure("fed=local", "rounds=2"))
+    trained = TrainedRun.load(folder.path)
+    evaluation = trained.evaluate(episodes=2, seed=10_000)
+    assert folder.history()[-1]["return_mean"] == pytest.approx(evaluation.returns.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("moment", range(1, 12))
+def test_a_run_killed_at_any_write_resumes_bit_for_bit(configure, run, monkeypatch, moment):
+    """Two of four clients a round, the critic personal; every rename and deletion in turn is the last thing done."""
+    settings = ["rounds=3", "fed.fraction=0.5", "fed.shared=[actor,temperature]", "eval=none"]
+    unbroken = run(configure(*settings, out="unbroken"))
+
+    class Killed(BaseException):
+        pass
+
+    calls = []
+
+    def dying(original):
+        def call(*arguments, **options):
+            calls.append(original)
+            if len(calls) > 2 * moment:
+                raise Killed
+            return original(*arguments, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", dying(Path.replace))
+        patch.setattr(Path, "unlink", dying(Path.unlink))
+        with pytest.raises(Killed):
+            run(configure(*settings, out="broken"))
+    broken = run(configure(*settings, out="broken"), resume=True)
+    assert_same_bits(unbroken, broken)
+    assert history(unbroken) == history(broken)
+
+
+def test_when_everybody_fails_the_model_stays_and_the_run_goes_on(configure):
+    experiment, folder = prepare(configure("normalise.rewards=none"))
+    experiment.dataset.rewards[:] = 1e30
+    summary = federate(experiment, folder)
+    assert summary["rounds_with_failures"] == 3
+    state = load_tensors(folder.checkpoint)[0]
+    assert all(torch.equal(state[name], row) for name, row in experiment.initial.items())
+    assert folder.history()[-1]["weights"] == [0.0] * 4
+
+
+def test_returns_that_are_not_finite_are_recorded_as_such(configure, run):
+    """A step so large that the actor stays finite and its actions do not."""
+    records = run(configure("algo=bc", "algo.lr=1e30", "rounds=2")).history()
+    assert any("evaluation_failed" in record or record.get("failures") for record in records)

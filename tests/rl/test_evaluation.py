@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from data.errors import InputError
+from rl.deployment import Policy
 from rl.envs.evaluation import Evaluator
 from rl.policies import TanhGaussian
-from rl.policy import Policy
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from data.errors import InputError
+from rl.deployment import Policy
 from rl.export import export_policy
 from rl.policies import TanhGaussian
-from rl.policy import Policy
 
 OBSERVATIONS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32) * 3
 

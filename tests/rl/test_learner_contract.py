@@ -49,6 +49,15 @@ def test_a_nan_in_one_client_freezes_it_and_leaves_the_others_bit_equal(name):
         assert torch.equal(tensor[1], frozen[key]), key
 
 
+def test_a_client_whose_last_step_overflowed_is_frozen_too(name):
+    """Only the next gradient would show it, and there may be none."""
+    learner = make(name, 2)
+    learner.params["actor"].data[1, 3] = float("inf")
+    learner.freeze_non_finite()
+    assert learner.active == [0]
+    assert learner.failures == {1: "its actor is not finite"}
+
+
 def test_the_same_batches_give_the_same_bits(name):
     states = []
     for _ in range(2):
