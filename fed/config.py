@@ -52,9 +52,8 @@ def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = 
         _set(config, known, key, value)
     for override in parsed:
         if override.key_or_group not in GROUPS:
-            _set(
-                config, known, override.key_or_group, override.value(), new=override.is_add() or override.is_force_add()
-            )
+            added = override.is_add() or override.is_force_add()
+            _set(config, known, override.key_or_group, override.value(), added)
     if OmegaConf.is_missing(config.data, "path"):
         raise InputError("data=file needs to know which: --data PATH, or data.path=….")
     try:
@@ -139,10 +138,10 @@ def leaves(config: DictConfig | dict, stop_at: Container[str] = ()) -> dict[str,
     return walk("", OmegaConf.to_container(config) if isinstance(config, DictConfig) else config)
 
 
-def _set(config: DictConfig, known: dict[str, object], key: str, value: object, new: bool = False) -> None:
+def _set(config: DictConfig, known: dict[str, object], key: str, value: object, added: bool = False) -> None:
     if key in known:
         _check_kind(key, known[key], value)
-    elif not new:
+    elif not added:
         raise InputError(f"There is no setting '{key}'; {_nearest_key(key, known)}")
     OmegaConf.update(config, key, value, force_add=True)
 

@@ -105,11 +105,13 @@ class Learner:
 
     @torch.no_grad()
     def _follow_targets(self) -> None:
-        everyone = len(self.active) == self.clients
+        """θ̄ ← θ̄ + τ(θ − θ̄); a frozen client's target stays where it is."""
         for name, source in self.target_of.items():
-            rows = slice(None) if everyone else self.active
-            moved = torch.lerp(self.targets[name][rows], self.params[source].detach()[rows], self.tau)
-            self.targets[name][rows] = moved
+            target, theta = self.targets[name], self.params[source]
+            if len(self.active) == self.clients:
+                target.lerp_(theta, self.tau)  # in place: nothing is allocated on the usual path
+            else:
+                target[self.active] = torch.lerp(target[self.active], theta[self.active], self.tau)
 
     # -- state ----------------------------------------------------------------------------------------------------
     def state(self) -> dict[str, Tensor]:
