@@ -13,7 +13,7 @@ from rich.table import Table
 from data.command_line import Parser, guarded
 from data.errors import InputError
 from fed.trained import TrainedRun
-from rl.envs.episode import play, save_picture, save_video
+from rl.envs.episode import STILLS, VIDEO_FRAMES, evenly, play, save_picture, save_video
 from rl.export import FORMATS, export_policy
 
 
@@ -30,7 +30,9 @@ def main() -> None:
     evaluation = run.evaluate(options.episodes, options.seed)
     show(run, evaluation.returns, evaluation.lengths)
     if options.picture or options.video:
-        episode = play(run.policy, run.env_id, options.seed, run.config.eval.max_steps, row)
+        same = (run.policy, run.env_id, options.seed, run.config.eval.max_steps, row)
+        frames = VIDEO_FRAMES if options.video else STILLS
+        episode = play(*same, draw=evenly(len(play(*same).rewards), frames))
         title = f"{options.run.name}, round {run.round}, {run.env_id}"
         if options.picture:
             save_picture(episode, evaluation.returns[row], options.picture, title)

@@ -1,6 +1,7 @@
 """One episode to look at: its rewards, and its frames where the environment can draw them."""
 
 import os
+from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,25 +15,30 @@ from data.errors import InputError
 from rl.deployment import Policy
 
 STILLS = 8
+VIDEO_FRAMES = 250
 WITHOUT_A_SCREEN = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy"}  # read when the first frame is drawn
 
 
 @dataclass
 class Episode:
     rewards: list[float] = field(default_factory=list)
-    frames: list[np.ndarray] = field(default_factory=list)
+    frames: dict[int, np.ndarray] = field(default_factory=dict)  # step → picture
     no_frames_because: str = ""
 
 
-def play(policy: Policy, env_id: str, seed: int, max_steps: int, client: int = 0) -> Episode:
-    """Play one episode with deterministic actions, drawing every step if the environment can."""
+def play(policy: Policy, env_id: str, seed: int, max_steps: int, client: int = 0, draw: Container[int] = ()) -> Episode:
+    """Play one episode with deterministic actions, drawing the steps in `draw` if the environment can.
+
+    Drawing a step may take longer than a thousand steps: play once to learn the length, then again to draw a few.
+    """
     for variable, value in WITHOUT_A_SCREEN.items():
         os.environ.setdefault(variable, value)
     module, episode = policy.module(client), Episode()
-    env = gym.make(env_id, render_mode="rgb_array")
+    env = gym.make(env_id, render_mode="rgb_array" if draw else None)
     observation, _ = env.reset(seed=seed)
-    for _ in range(max_steps):
-        _draw(env, episode)
+    for step in range(max_steps):
+        if step in draw and not episode.no_frames_because:
+            _draw(env, step, episode)
         with torch.no_grad():
             action = module(torch.as_tensor(observation[None], dtype=torch.float32))[0].numpy()
         observation, reward, terminated, truncated, _ = env.step(action)
@@ -42,22 +48,26 @@ def play(policy: Policy, env_id: str, seed: int, max_steps: int, client: int = 0
     return episode
 
 
-def _draw(env: gym.Env, episode: Episode) -> None:
-    if episode.no_frames_because:
-        return
+def evenly(steps: int, count: int) -> set[int]:
+    """`count` steps of an episode, or all if it is shorter, from the first to the last."""
+    return set(np.linspace(0, steps - 1, min(count, steps)).round().astype(int).tolist())
+
+
+def _draw(env: gym.Env, step: int, episode: Episode) -> None:
     try:
-        episode.frames.append(env.render())
+        episode.frames[step] = env.render()
     except Exception as error:  # graphics drivers raise errors of their own kinds; the episode itself is sound
         episode.no_frames_because = f"{type(error).__name__} while drawing (MuJoCo needs EGL: install libegl1)"
 
 
 def save_video(episode: Episode, path: Path, fps: int = 30) -> None:
-    """An animated GIF, at most 300 pixels wide."""
+    """An animated GIF, at most about 300 pixels wide."""
     if not episode.frames:
         raise InputError(f"The episode cannot be drawn: {episode.no_frames_because}; --picture works without.")
     path.parent.mkdir(parents=True, exist_ok=True)
-    step = max(1, episode.frames[0].shape[1] // 300)
-    imageio.imwrite(path, [frame[::step, ::step] for frame in episode.frames], duration=1000 / fps, loop=0)
+    frames = list(episode.frames.values())
+    every = max(1, frames[0].shape[1] // 300)
+    imageio.imwrite(path, [frame[::every, ::every] for frame in frames], duration=1000 / fps, loop=0)
 
 
 def save_picture(episode: Episode, returns: np.ndarray, path: Path, title: str) -> None:
@@ -66,10 +76,11 @@ def save_picture(episode: Episode, returns: np.ndarray, path: Path, title: str) 
     figure.suptitle(title)
     rows = figure.subfigures(2, 1, height_ratios=[1, 1.3]) if episode.frames else [None, figure]
     if episode.frames:
-        picks = np.linspace(0, len(episode.frames) - 1, STILLS).astype(int)
-        for axis, index in zip(rows[0].subplots(1, STILLS), picks, strict=True):
-            axis.imshow(episode.frames[index])
-            axis.set_title(f"step {index}", fontsize=8)
+        shown = sorted(evenly(len(episode.frames), STILLS))
+        for axis, index in zip(rows[0].subplots(1, len(shown)), shown, strict=True):
+            step, frame = list(episode.frames.items())[index]
+            axis.imshow(frame)
+            axis.set_title(f"step {step}", fontsize=8)
             axis.axis("off")
     left, right = rows[1].subplots(1, 2, width_ratios=[2, 1])
     left.plot(episode.rewards, color="#0072B2", linewidth=1.5)
