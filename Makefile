@@ -9,6 +9,7 @@ READY := .venv/.ready
 run: setup
 	@echo "== Federated offline RL on Pendulum logs of mixed skill (made on first use): about two minutes"
 	$(BIN)/python scripts/run_fed.py
+	@echo "== More to try: source .venv/bin/activate, then README.md, 'What one types'"
 
 test: setup lint
 	@echo "== Tests (a few minutes)"

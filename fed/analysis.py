@@ -51,6 +51,17 @@ class Run:
         return f"{self.settings['choices.algo']} {choices}"
 
 
+def read_runs(paths: Sequence[Path]) -> list[Run]:
+    """The runs at these folders; a folder that holds run folders, as a sweep's does, stands for them."""
+    found = []
+    for path in paths:
+        if not path.is_dir():
+            raise InputError(f"There is no folder '{path}'; name run folders.")
+        inside = sorted(entry.parent for entry in path.glob("*/config.yaml"))
+        found += [path] if (path / "config.yaml").exists() or not inside else inside
+    return [Run.read(path) for path in dict.fromkeys(path.resolve() for path in found)]
+
+
 def grouped(runs: Sequence[Run]) -> dict[str, list[Run]]:
     """Runs by method and by whatever other setting differs between them; seeds of one method share a group."""
     groups = defaultdict(list)
@@ -88,17 +99,16 @@ def reached(runs: Sequence[Run], target: float) -> list[float]:
 
 def draw_curves(groups: dict[str, list[Run]], path: Path) -> None:
     """Score by round: the mean over seeds, and the range from the worst seed to the best."""
-    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    figure = Figure(figsize=(7.5, 4.2 + 0.22 * len(groups)), layout="constrained")
     axes = figure.subplots()
     for colour, (name, runs) in zip(cycle(COLOURS), groups.items(), strict=False):
         rounds = sorted(set.intersection(*({int(r) for r in run.rounds} for run in runs)))
         scores = np.stack([run.scores[np.isin(run.rounds, rounds)] for run in runs])  # [seeds, evaluations]
         axes.fill_between(rounds, scores.min(0), scores.max(0), color=colour, alpha=0.18, linewidth=0)
-        axes.plot(rounds, scores.mean(0), color=colour, linewidth=2, label=name)
-    seeds = max(len(runs) for runs in groups.values())
-    axes.set(xlabel="round", ylabel="normalised score", title=f"mean and range over {seeds} seeds", xlim=(0, None))
+        axes.plot(rounds, scores.mean(0), color=colour, linewidth=2, label=f"{name} ({len(runs)})")
+    axes.set(xlabel="round", ylabel="normalised score", title="mean and range over runs", xlim=(0, None))
     axes.axhline(100, color="grey", linewidth=0.8, linestyle=":")
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper left")
+    figure.legend(frameon=False, loc="outside lower left", fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)

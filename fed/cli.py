@@ -18,7 +18,7 @@ from fed.server import federate, prepare
 FLAGS = {
     "algo": "learner",
     "fed": "federation rule",
-    "data": "dataset: a name, or the path of a file",
+    "data": "dataset: a name, the path of a file, or several as a=PATH,b=PATH",
     "split": "how rows are dealt to clients",
     "engine": "where clients train",
 }
@@ -35,6 +35,9 @@ All settings with their defaults: {script} --show, or the files in configs/.
 def main(root: str, script: str, description: str) -> None:
     """Compose the configuration, run it (or each job of a sweep), and say where the results are."""
     arguments = _parser(script, description).parse_intermixed_args()
+    if arguments.resume and not arguments.multirun and not arguments.config and arguments.out:
+        own = Path(arguments.out) / "config.yaml"
+        arguments.config = str(own) if own.is_file() else None  # what is not typed stays as the run has it
     overrides = _as_overrides(arguments)
     if arguments.show:
         print(OmegaConf.to_yaml(compose(root, overrides, arguments.config)), end="")
@@ -46,19 +49,20 @@ def main(root: str, script: str, description: str) -> None:
         run(config, arguments.resume)
 
 
-def run(config: DictConfig, resume: bool = False) -> dict:
-    """One run, with a progress display; returns its summary."""
+def run(config: DictConfig, resume: bool = False, parent: Path | None = None) -> dict:
+    """One run (of a sweep, if it has a parent folder), with a progress display; returns its summary."""
     console = Console(stderr=True)
     experiment, folder = prepare(config, resume)
     for note in experiment.dataset.notes:
-        console.print(f"[yellow]note:[/] {note}", highlight=False)
+        console.print(f"[yellow]note:[/] {note}", highlight=False, soft_wrap=True)
     try:
-        with RoundProgress(experiment, console) as progress:
+        with RoundProgress(experiment, folder.path, console) as progress:
             summary = federate(experiment, folder, progress.observe)
     except KeyboardInterrupt:
-        console.print(f"Finished rounds are saved: the same command with --out {folder.path} --resume goes on.")
+        again = f"the same command with --out {parent or folder.path} --resume goes on."
+        console.print(f"Finished rounds are saved: {again}", soft_wrap=True)
         raise
-    progress.close(summary, folder.path)
+    progress.close(summary)
     return summary
 
 
@@ -90,7 +94,7 @@ def _sweep(root: str, overrides: list[str], arguments: argparse.Namespace) -> No
         config.out = str(parent / re.sub(r"[^\w.,=+-]+", "-", name))
         print(f"Job {number} of {len(jobs)}: {name}", file=sys.stderr)
         try:
-            run(config, arguments.resume)
+            run(config, arguments.resume, parent)
         except InputError as fault:
             faults[name] = fault
     if faults:
@@ -139,7 +143,10 @@ def _as_overrides(arguments: argparse.Namespace) -> list[str]:
 
 
 def _data_path(value: str) -> list[str]:
-    """`--data` is a config's name, or else anything that `data.load` understands."""
+    """`--data` is a config's name, several named sources as `a=PATH,b=PATH`, or anything `data.load` understands."""
+    if re.match(r"\w+=", value):
+        sources = ",".join(f"{name}:{_quoted(path)}" for name, _, path in (s.partition("=") for s in value.split(",")))
+        return ["data=file", f"data.path={{{sources}}}"]
     looks_like_data = "/" in value or "." in value or Path(value).exists() or re.search(r"\d|[-_]", value)
     if not looks_like_data:
         raise InputError(f"There is no data '{value}'; {nearest(value, options('data'))} A file's path works too.")

@@ -45,7 +45,11 @@ def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = 
             raise InputError(f"'{override.input_line}' cannot be set; choose with algo=…, data=… and so on.")
     choices = dict(settings.pop("choices", {}))
     choices |= {group: settings.pop(group) for group in GROUPS if isinstance(settings.get(group), str)}
-    choices |= {o.key_or_group: o.value() for o in parsed if o.key_or_group in GROUPS}
+    for override in parsed:
+        if override.key_or_group in GROUPS:
+            if override.value() != choices.get(override.key_or_group):
+                settings.pop(override.key_or_group, None)  # the file's settings are those of another choice
+            choices[override.key_or_group] = override.value()
     config = _compose_groups(root, choices)
     known = {key: value for key, value in leaves(config).items() if not key.startswith("choices.")}
     for key, value in leaves(settings, stop_at=known).items():

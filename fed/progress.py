@@ -14,18 +14,18 @@ PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal to dra
 class RoundProgress:
     """Observes the records of a run; used as a context manager around `federate`."""
 
-    def __init__(self, experiment: Experiment, console: Console):
+    def __init__(self, experiment: Experiment, path: Path, console: Console):
+        self.path, self.pooled = path, experiment.config.pooled
         self.console, self.rounds = console, experiment.config.rounds
         choices, shards = experiment.config.choices, experiment.shards
         clients = f"{len(shards)} clients" if len(shards) > 1 else "1 client"
         method = "centralised" if experiment.config.pooled else choices.fed
-        console.print(
+        self._say(
             f"[bold]{choices.algo} · {method}[/] on {experiment.dataset.name}: {clients}, {len(shards.order):,} rows, "
-            f"{self.rounds} rounds × {experiment.config.updates_per_round} updates",
-            highlight=False,
+            f"{self.rounds} rounds × {experiment.config.updates_per_round} updates, in {path}"
         )
         if experiment.dataset.env_id is None:
-            console.print("[yellow]note:[/] the data names no environment, so nothing is evaluated; set data.env=….")
+            self._say("[yellow]note:[/] the data names no environment, so nothing is evaluated; set data.env=….")
         self.bar = Progress(
             TextColumn("round"),
             MofNCompleteColumn(),
@@ -52,26 +52,31 @@ class RoundProgress:
             score = "" if record["score"] is None else f"score {record['score']:.1f}, "
             self.result = f"{score}return {record['return_mean']:.1f}"
         for client, why in record.get("failures", {}).items():
-            self.console.print(
-                f"[red]round {record['round']}: client {client} was left out: {why}.[/]", highlight=False
-            )
+            self._say(f"[red]round {record['round']}: client {client} was left out: {why}.[/]")
         if "evaluation_failed" in record:
-            self.console.print(f"[red]round {record['round']}: {record['evaluation_failed']}.[/]", highlight=False)
+            self._say(f"[red]round {record['round']}: {record['evaluation_failed']}.[/]")
         flagged = len(record.get("flags", {}))
         diverged = f", {flagged} diverging" if flagged else ""
         self.bar.update(self.task, completed=record["round"], result=self.result + diverged)
         if not self.console.is_terminal and time.monotonic() - self.told > PLAIN_INTERVAL:
             self.told = time.monotonic()
-            self.console.print(f"round {record['round']}/{self.rounds}: {self.result}{diverged}", highlight=False)
+            self._say(f"round {record['round']}/{self.rounds}: {self.result}{diverged}")
 
-    def close(self, summary: dict, path: Path) -> None:
+    def close(self, summary: dict) -> None:
         if summary["score_last"] is not None:
-            reached = {target: rounds for target, rounds in summary["rounds_to"].items() if rounds is not None}
-            best = f"; rounds to {max(reached, key=int)}: {reached[max(reached, key=int)]:.1f}" if reached else ""
-            count = summary["evaluations_in_score_last"]
-            self.console.print(f"score {summary['score_last']:.1f} (mean of the last {count} evaluations){best}")
+            reached = {int(target): rounds for target, rounds in summary["rounds_to"].items() if rounds is not None}
+            best = f"; reached {max(reached)} after {reached[max(reached)]:.1f} rounds" if reached else ""
+            count, last = summary["evaluations_in_score_last"], summary["score_last"]
+            self._say(f"[bold]score {last:.1f}[/] (mean of the last {count} evaluations){best}")
+            low, high = summary["references"]["low"], summary["references"]["high"]
+            self._say(f"0 is a return of {low:.1f}, 100 is {high:.1f}: {summary['references']['label']}")
         if summary["rounds_with_flags"]:
-            rounds = summary["rounds_with_flags"]
-            self.console.print(f"[yellow]values passed what any policy can earn in {rounds} rounds: see `flags`[/]")
+            self._say(f"[yellow]diverging values in {summary['rounds_with_flags']} rounds: `flags` in rounds.jsonl[/]")
         megabytes = (summary["bytes_up"] + summary["bytes_down"]) / 1e6
-        self.console.print(f"{summary['seconds']:.0f} s, {megabytes:.1f} MB sent; results in [bold]{path}[/]")
+        sent = "" if self.pooled else f", {megabytes:.1f} MB sent"
+        self._say(f"{summary['seconds']:.0f} s{sent}; results in [bold]{self.path}[/]")
+        self._say(f"next: python scripts/evaluate.py {self.path} --picture {self.path}/policy.png")
+
+    def _say(self, sentence: str) -> None:
+        """A line that is not folded, so that it can be copied and searched for."""
+        self.console.print(sentence, highlight=False, soft_wrap=True)

@@ -22,12 +22,13 @@ def summarise(experiment: Experiment, folder: RunFolder) -> dict:
     history = folder.history()
     scored = [record for record in history if record["score"] is not None]
     rounds, scores = [record["round"] for record in scored], [record["score"] for record in scored]
+    last = [score for round, score in zip(rounds, scores, strict=True) if round > 0][-LAST_EVALUATIONS:]  # trained ones
     references = experiment.dataset.references
     summary = {
         "finished": True,
         "rounds": history[-1]["round"],
-        "score_last": float(np.mean(scores[-LAST_EVALUATIONS:])) if scores else None,
-        "evaluations_in_score_last": min(LAST_EVALUATIONS, len(scores)),
+        "score_last": float(np.mean(last)) if last else None,
+        "evaluations_in_score_last": len(last),
         "rounds_to": {str(target): rounds_to(rounds, scores, target) for target in TARGETS} if scores else {},
         "bytes_up": sum(record["bytes_up"] for record in history),
         "bytes_down": sum(record["bytes_down"] for record in history),

@@ -64,6 +64,9 @@ class TrainedRun:
             raise InputError(f"Client {client} has no policy in this run; there are {self.clients}.")
         return self.clients.index(client)
 
+    def name(self, row: int) -> str:
+        return "server" if self.clients is None else f"client {self.clients[row]}"
+
     def scores(self, returns: np.ndarray) -> np.ndarray | None:
         if self.references is None:
             return None

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from data.command_line import Parser, guarded
-from fed.analysis import Run, draw_curves, grouped, last_score, reached
+from fed.analysis import draw_curves, grouped, last_score, reached, read_runs
 
 
 def main() -> None:
@@ -20,15 +20,15 @@ def main() -> None:
     parser.add_argument("--target", type=float, default=90.0, help="score for rounds-to-target (default: %(default)s)")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where to save the learning curves")
     options = parser.parse_args()
-    groups = grouped([Run.read(path) for path in sorted({path.resolve() for path in options.runs})])
-    reaching = f"reached {options.target:g}"
-    table = Table(Column("method", no_wrap=True), "runs", "last score", "worst … best", reaching, "median round")
+    groups = grouped(read_runs(options.runs))
+    names = ("runs", "score", "worst … best", f"reached {options.target:g}", "round")
+    table = Table(Column("method", overflow="fold"), *(Column(name, no_wrap=True) for name in names))
     for name, runs in groups.items():
         scores, rounds = [last_score(run) for run in runs], reached(runs, options.target)
         cells = [f"{np.mean(scores):.1f}", f"{min(scores):.1f} … {max(scores):.1f}", f"{len(rounds)} of {len(runs)}"]
         median = np.median([*rounds, *[np.inf] * (len(runs) - len(rounds))])  # never is infinitely late
         table.add_row(name, str(len(runs)), *cells, f"{median:.1f}" if np.isfinite(median) else "never")
-    table.caption = "last score: mean of a run's last five evaluations"
+    table.caption = "score: mean of a run's last five evaluations; round: median of the rounds to the target"
     Console().print(table)
     if options.out:
         draw_curves(groups, options.out)

@@ -26,17 +26,17 @@ def main() -> None:
     row = 0 if options.client is None else run.row_of(options.client)
     if options.export:
         export_policy(run.policy, options.export, row)
-        print(f"policy of round {run.round} in {options.export}")
+        print(f"policy of {run.name(row)}, round {run.round}, in {options.export}")
     evaluation = run.evaluate(options.episodes, options.seed)
     show(run, evaluation.returns, evaluation.lengths)
     if options.picture or options.video:
         same = (run.policy, run.env_id, options.seed, run.config.eval.max_steps, row)
         frames = VIDEO_FRAMES if options.video else STILLS
         episode = play(*same, draw=evenly(len(play(*same).rewards), frames))
-        title = f"{options.run.name}, round {run.round}, {run.env_id}"
+        title = f"{options.run.name}, {run.name(row)}, round {run.round}, {run.env_id}"
         if options.picture:
             save_picture(episode, evaluation.returns[row], options.picture, title)
-            print(f"picture in {options.picture}", f"(no frames: {episode.no_frames_because})" * (not episode.frames))
+            print(f"picture in {options.picture}" + f" (no frames: {episode.no_frames_because})" * (not episode.frames))
         if options.video:
             save_video(episode, options.video)
             print(f"video in {options.video}")
@@ -53,10 +53,9 @@ def show(run: TrainedRun, returns: np.ndarray, lengths: np.ndarray) -> None:
         cells = (f"{returns.mean():.1f}", f"{returns.std():.1f}", f"{lengths.mean():.0f}")
         table.add_row(name, score, *cells, style=style)
 
-    names = ["server"] if run.clients is None else [f"client {client}" for client in run.clients]
-    for k, name in enumerate(names):
-        add(name, returns[k], lengths[k])
-    if len(names) > 1:
+    for k in range(len(returns)):
+        add(run.name(k), returns[k], lengths[k])
+    if len(returns) > 1:
         add("mean", returns, lengths, style="bold")
     if run.references:
         table.caption = f"score 0 = {run.references.low:.1f}, 100 = {run.references.high:.1f}: {run.references.label}"

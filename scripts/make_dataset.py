@@ -37,11 +37,11 @@ def parser() -> Parser:
     command = commands.add_parser(
         "describe",
         help="show how a split shares out a dataset, as a table and a picture",
-        usage="%(prog)s dataset [--split quantile] [--clients 10] [--seed 0] [--out picture.png] [option=value ...]",
+        usage="%(prog)s dataset [--split dirichlet] [--clients 10] [--seed 0] [--out picture.png] [option=value ...]",
         epilog="option=value: any option of configs/split/<split>.yaml; docs/splits.md explains them.",
     )
     command.add_argument("dataset", help="a file, a folder, a D4RL name or a Minari id")
-    command.add_argument("--split", default="quantile", help="a file of configs/split (default: %(default)s)")
+    command.add_argument("--split", default="dirichlet", help="a file of configs/split (default: %(default)s)")
     command.add_argument("--clients", type=int, help="how many (default: as the split's file says)")
     command.add_argument("--seed", type=int, default=0, help="the same seed makes the same split")
     command.add_argument("--out", type=Path, help="where to save the picture (default: in outputs/)")

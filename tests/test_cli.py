@@ -148,7 +148,10 @@ def test_runs_are_compared_in_a_table_and_a_picture(call, tmp_path):
     assert "sac centralised" in done.stdout
     assert "never" in done.stdout
     assert (tmp_path / "c.png").stat().st_size > 10_000
-    assert script("analyze.py", tmp_path).returncode == 2
+    assert all(number in done.stdout for number in ("0 of 1", "never"))  # nothing is cut off at 80 columns
+    parent = script("analyze.py", tmp_path)
+    assert parent.stdout.count("0 of 1") == 2  # a folder of runs stands for them
+    assert script("analyze.py", tmp_path / "absent").returncode == 2
 
 
 def test_code_that_only_a_file_names_is_not_imported(call, pendulum_file, tmp_path, monkeypatch):
@@ -171,3 +174,23 @@ def test_a_job_of_a_sweep_that_cannot_run_does_not_stop_the_others(call, pendulu
     assert code == 2
     assert "Job split.clients=500 did not run" in err
     assert [path.name for path in (tmp_path / "s").iterdir()] == ["split.clients=2"]
+
+
+def test_resume_takes_the_runs_own_settings_and_refuses_others(call, pendulum_file, tmp_path):
+    out = ["--out", tmp_path / "run", "--resume"]
+    assert call("--algo", "bc", "--data", pendulum_file, "--rounds", 1, *out, *SMALL)[0] == 0
+    code, _, err = call("--rounds", 2, *out)
+    assert code == 0, err
+    assert "bc · fedavg" in err
+    code, _, err = call("--algo", "sac", *out)
+    assert code == 2
+    assert "choices.algo was bc and is now sac" in err
+
+
+def test_several_files_are_named_sources(call, pendulum_file, tmp_path):
+    sources = f"first={pendulum_file},second={pendulum_file}"
+    small = [item for item in SMALL if not item.startswith("split")]
+    code, _, err = call("--data", sources, "--split", "source", "--rounds", 1, "--out", tmp_path / "run", *small)
+    assert code == 0, err
+    shards = json.loads((tmp_path / "run" / "shards.json").read_text())
+    assert [client["name"] for client in shards["clients"]] == ["first", "second"]

@@ -73,7 +73,7 @@ def check_evaluate(words: list[str]) -> None:
 def check_analyze(words: list[str]) -> None:
     """Arguments that are understood get as far as the runs, which are not there."""
     sys.argv = ["analyze.py", *words]
-    with pytest.raises(InputError, match="is not a run folder"):
+    with pytest.raises(InputError, match="There is no folder"):
         importlib.import_module("scripts.analyze").main()
 
 
@@ -173,7 +173,6 @@ def test_the_pages_hold_an_example_of_each_extension(extended):
         "configs/split/length.yaml",
     ):
         assert (extended / path).exists(), f"no page has {path}"
-        assert not (ROOT / path).exists(), f"{path} is there already: the example needs another name"
 
 
 @pytest.mark.parametrize("promise", [name for name in vars(contract) if name.startswith("test_")])

@@ -15,6 +15,7 @@ from data.errors import InputError
 from rl.deployment import Policy
 
 STILLS = 8
+WITH_A_TRACKING_CAMERA = ("Ant-", "HalfCheetah-", "Hopper-", "Humanoid-", "Swimmer-", "Walker2d-")
 VIDEO_FRAMES = 250
 WITHOUT_A_SCREEN = {"MUJOCO_GL": "egl", "SDL_VIDEODRIVER": "dummy"}  # read when the first frame is drawn
 
@@ -34,7 +35,8 @@ def play(policy: Policy, env_id: str, seed: int, max_steps: int, client: int = 0
     for variable, value in WITHOUT_A_SCREEN.items():
         os.environ.setdefault(variable, value)
     module, episode = policy.module(client), Episode()
-    env = gym.make(env_id, render_mode="rgb_array" if draw else None)
+    following = {"camera_name": "track"} if draw and env_id.startswith(WITH_A_TRACKING_CAMERA) else {}
+    env = gym.make(env_id, render_mode="rgb_array" if draw else None, **following)
     observation, _ = env.reset(seed=seed)
     for step in range(max_steps):
         if step in draw and not episode.no_frames_because:
