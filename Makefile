@@ -6,9 +6,18 @@ READY := .venv/.ready
 .PHONY: run test test-slow lint setup clean
 .DEFAULT_GOAL := run
 
+RUN := outputs/racing_$(shell date +%Y%m%d_%H%M%S)
+
 run: setup
-	@echo "== Federated offline RL on Pendulum logs of mixed skill (made on first use): about two minutes"
-	$(BIN)/python scripts/run_fed.py
+	@echo "== Ten racing teams keep their logs (made on first use) and learn to drive together: about three minutes"
+	$(BIN)/python scripts/run_fed.py --out $(RUN)/federated
+	@echo "== The floor: every team for itself"
+	$(BIN)/python scripts/run_fed.py --fed local --out $(RUN)/local eval.every=15
+	@echo "== The oracle: all logs in one place"
+	$(BIN)/python scripts/run_centralized.py --out $(RUN)/centralised batch_size=2560
+	@echo "== What federation costs and buys"
+	$(BIN)/python scripts/analyze.py $(RUN) --target 75 --out $(RUN)/curves.png
+	$(BIN)/python scripts/evaluate.py $(RUN)/federated --episodes 5 --picture $(RUN)/laps.png
 	@echo "== More to try: source .venv/bin/activate, then README.md, 'What one types'"
 
 test: setup lint

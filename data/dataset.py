@@ -1,8 +1,11 @@
 """The columnar dataset: what every loader produces and every split, sampler and learner reads."""
 
 import hashlib
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +17,38 @@ class References:
     low: float
     high: float
     label: str
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Where rows come from and a policy is played: a Gymnasium id, its settings, and what scores 0 and 100 there."""
+
+    id: str
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    references: References | None = None
+    name: str = ""  # for tables; empty: made from the id and the settings
+    held_out: bool = False  # no row comes from it: for evaluation only
+
+    def is_like(self, other: "Environment") -> bool:
+        """The same simulator with the same settings, whatever its references are called."""
+        return (self.id, dict(self.kwargs)) == (other.id, dict(other.kwargs))
+
+
+def environment_names(environments: Sequence[Environment]) -> list[str]:
+    """Short and distinct: `Oval wet`, `Oval nominal`; ids are cut and settings left out where they do not differ."""
+    if len(environments) == 1:
+        return [environments[0].name or environments[0].id]
+    differing = sorted(
+        key
+        for key in {key for environment in environments for key in environment.kwargs}
+        if len({str(environment.kwargs.get(key)) for environment in environments}) > 1
+    )
+    names = []
+    for environment in environments:
+        settings = [str(environment.kwargs[key]) for key in differing if key in environment.kwargs]
+        stem = re.sub(r"^.*/|-v\d+$", "", environment.id)
+        names.append(environment.name or " ".join([stem, *settings]))
+    return names if len(set(names)) == len(names) else [f"{name} ({i})" for i, name in enumerate(names)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +72,7 @@ class Dataset:
     trainable: np.ndarray  # [N] bool
     action_low: np.ndarray  # [A] float32
     action_high: np.ndarray  # [A] float32
-    env_id: str | None = None
-    references: References | None = None
+    environments: tuple[Environment, ...] = ()  # the one it was logged in; several if it was put together
     shifted: bool = False  # next states are not stored: they are the observations of the row that follows
     columns: dict[str, np.ndarray] = field(default_factory=dict)  # free-form integer columns, e.g. source
     labels: dict[str, list[str]] = field(default_factory=dict)  # names of a column's values

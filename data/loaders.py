@@ -8,12 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from data import pendulum
+from data import pendulum  # noqa: F401  (it registers its recipe)
 from data.d4rl_archive import PATHS, Archived, archived, file_of
 from data.d4rl_layout import read_d4rl_layout
-from data.dataset import Dataset
+from data.dataset import Dataset, Environment, environment_names
+from data.deepracer import deepracer_jobs, is_deepracer, load_deepracer
 from data.errors import InputError
 from data.minari_logs import ID, fetched_folder, is_minari_folder, load_minari_folder, local_folder, local_ids
+from data.recipes import known_ids, recipe_of
 from data.references import d4rl_references, environment_references
 from data.spaces import Spaces, registered, spaces_of, symmetric
 from data.validation import validate
@@ -24,7 +26,8 @@ _FILE_ENDINGS = (".hdf5", ".h5")
 def load(path: str | os.PathLike | Mapping[str, str], env: str | None = None) -> Dataset:
     """Load and validate logs.
 
-    path: a file in the D4RL layout, a Minari folder, a D4RL name, a Minari id, or several of these by name.
+    path: a file in the D4RL layout, a Minari folder, DeepRacer sim-traces, a D4RL name, a Minari id, or several of
+    these by name.
     env: the environment's id, where it is not the one that the log names.
     """
     if isinstance(path, Mapping):
@@ -33,6 +36,8 @@ def load(path: str | os.PathLike | Mapping[str, str], env: str | None = None) ->
         raise InputError(f"A dataset is a path or a name, not {path!r}; see docs/data.md.")
     text = os.fspath(path).strip()
     place = Path(text).expanduser()
+    if place.exists() and not is_minari_folder(place) and is_deepracer(place):
+        return _load_deepracer(place, text, env)
     if place.is_dir():
         return _load_folder(place, text, env)
     if place.exists():
@@ -42,9 +47,9 @@ def load(path: str | os.PathLike | Mapping[str, str], env: str | None = None) ->
     if (named := archived(text)) is not None:
         return _load_archived(named, env)
     if "/" in text and ID.fullmatch(text):
-        if text == pendulum.DATASET_ID and not is_minari_folder(local_folder(text)):
-            pendulum.ensure_pendulum()  # real logs, made here by a documented recipe
-        return load_minari_folder(fetched_folder(text, known=[pendulum.DATASET_ID]), text, env)
+        if (make := recipe_of(text)) is not None and not is_minari_folder(local_folder(text)):
+            make(text)  # real logs, made here by a documented recipe
+        return load_minari_folder(fetched_folder(text, known=known_ids()), text, env)
     if ID.fullmatch(text) and text in local_ids():
         return load_minari_folder(fetched_folder(text), text, env)
     raise InputError(f"'{text}' is no file, no folder, no D4RL name and no Minari id; {_nearest_name(text)}")
@@ -63,8 +68,7 @@ def _load_file(path: Path, name: str, env: str | None) -> Dataset:
         log.columns,
         shifted=log.shifted,
         spaces=spaces,
-        env_id=env_id,
-        references=environment_references(env_id),
+        environment=Environment(env_id, references=environment_references(env_id)) if env_id else None,
         extra=log.extra,
         labels=log.labels,
         notes=(*log.notes, *notes),
@@ -89,6 +93,15 @@ def _load_folder(folder: Path, name: str, env: str | None) -> Dataset:
     return replace(load_minari_folder(folder, name, env), name=folder.name)
 
 
+def _load_deepracer(path: Path, name: str, env: str | None) -> Dataset:
+    """One job, or a folder of several: each is a source, and so can be a client."""
+    jobs = deepracer_jobs(path)
+    if len(jobs) > 1:
+        return _load_sources({job: str(folder) for job, folder in jobs.items()}, env)
+    dataset = load_deepracer(next(iter(jobs.values())), name)
+    return dataset if env is None else replace(dataset, environments=(Environment(env),))
+
+
 def _load_archived(named: Archived, env: str | None) -> Dataset:
     log = read_d4rl_layout(file_of(named), named.name, named.time_limit)
     env_id = env or named.env_id
@@ -101,8 +114,7 @@ def _load_archived(named: Archived, env: str | None) -> Dataset:
         log.columns,
         shifted=log.shifted,
         spaces=spaces,
-        env_id=env_id,
-        references=d4rl_references(named.name, env_id),
+        environment=Environment(env_id, references=d4rl_references(named.name, env_id)) if env_id else None,
         extra=log.extra,
         labels=log.labels,
         notes=tuple(log.notes),
@@ -117,16 +129,23 @@ def _load_sources(paths: Mapping[str, str], env: str | None) -> Dataset:
     first = parts[0]
     for name, part in sources.items():
         for what, ours, theirs in (
-            ("environment", first.env_id, part.env_id),
+            ("environment", *_families(first, part)),
             ("observation size", first.observations.shape[1], part.observations.shape[1]),
             ("action size", first.actions.shape[1], part.actions.shape[1]),
         ):
             if ours != theirs:
                 raise InputError(
                     f"Sources '{names[0]}' and '{name}' differ in {what} ({ours} and {theirs}); "
-                    "only logs of one environment can be put together."
+                    "only logs of one environment, or of one family such as FedRacing/…, can be put together."
                 )
     return _concatenate(names, parts)
+
+
+def _families(one: Dataset, other: Dataset) -> list[str | None]:
+    """What must be equal: environments of one namespace are made to share their spaces; others stand for themselves."""
+    ids = [part.environments[0].id if part.environments else None for part in (one, other)]
+    namespaces = {id.rpartition("/")[0] if id else "" for id in ids}
+    return ids if len(namespaces) > 1 or "" in namespaces else [None, None]
 
 
 def _concatenate(names: list[str], parts: list[Dataset]) -> Dataset:
@@ -134,7 +153,7 @@ def _concatenate(names: list[str], parts: list[Dataset]) -> Dataset:
         key: np.concatenate([getattr(part, key) for part in parts])
         for key in ("observations", "actions", "rewards", "next_observations", "terminals", "timeouts", "trainable")
     }
-    shared = set.intersection(*(set(part.columns) for part in parts)) - {"source"}
+    shared = set.intersection(*(set(part.columns) for part in parts)) - {"source", "environment"}
     # A column whose values mean different things in two sources cannot be one column.
     shared = {key for key in shared if all(part.labels.get(key) == parts[0].labels.get(key) for part in parts)}
     left_out = sorted({key for part in parts for key in part.columns} - shared)
@@ -143,25 +162,42 @@ def _concatenate(names: list[str], parts: list[Dataset]) -> Dataset:
         notes.append(f"Columns that the sources do not share were left out: {', '.join(left_out)}.")
     columns = {key: np.concatenate([part.columns[key] for part in parts]) for key in sorted(shared)}
     columns["source"] = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])
-    references = parts[0].references
-    agree = all(
-        part.references
-        and references
-        and (part.references.low, part.references.high) == (references.low, references.high)
-        for part in parts
-    )
+    environments, columns["environment"] = _merged_environments(parts)
+    labels = {key: parts[0].labels[key] for key in shared if key in parts[0].labels}
+    labels |= {"source": names, "environment": environment_names(environments)}
+    if len(environments) < 2:
+        del columns["environment"]
     return Dataset(
         name="+".join(names),
         **stacked,
         action_low=np.min([part.action_low for part in parts], axis=0),
         action_high=np.max([part.action_high for part in parts], axis=0),
         shifted=any(part.shifted for part in parts),
-        env_id=parts[0].env_id,
-        references=references if agree else None,
+        environments=environments,
         columns=columns,
-        labels={key: parts[0].labels[key] for key in shared if key in parts[0].labels} | {"source": names},
+        labels={key: label for key, label in labels.items() if key in columns},
         notes=tuple(notes),
     )
+
+
+def _merged_environments(parts: list[Dataset]) -> tuple[tuple[Environment, ...], np.ndarray]:
+    """The distinct environments of all parts, and which one each row is from."""
+    merged: list[Environment] = []
+    indices = []
+    for part in parts:
+        for environment in part.environments:
+            known = next((i for i, other in enumerate(merged) if environment.is_like(other)), None)
+            if known is None:
+                known = len(merged)
+                merged.append(environment)
+            elif _bounds(environment) != _bounds(merged[known]):  # a score must mean one thing
+                merged[known] = replace(merged[known], references=None)
+            indices.append(np.full(len(part), known, np.int32))
+    return tuple(merged), np.concatenate(indices) if indices else np.zeros(0, np.int32)
+
+
+def _bounds(environment: Environment) -> tuple[float, float] | None:
+    return environment.references and (environment.references.low, environment.references.high)
 
 
 def _nearest_file(place: Path) -> str:
@@ -176,6 +212,6 @@ def _nearest_file(place: Path) -> str:
 
 def _nearest_name(text: str) -> str:
     unversioned = {name.rpartition("-v")[0] for name in PATHS}
-    known = [*unversioned, *PATHS, *local_ids(), pendulum.DATASET_ID]
+    known = [*unversioned, *PATHS, *local_ids(), *known_ids()]
     nearest = difflib.get_close_matches(text.lower().replace("_", "-"), known, n=1)
     return f"did you mean '{nearest[0]}'?" if nearest else "docs/data.md lists what can be loaded."

@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ import h5py
 import numpy as np
 
 from data.d4rl_layout import opened
-from data.dataset import Dataset, References
+from data.dataset import Dataset, Environment, References
 from data.errors import InputError
 from data.references import environment_references
-from data.spaces import Spaces, from_spaces, spaces_of
+from data.spaces import Spaces, from_spaces, own_settings, spaces_of
 from data.validation import validate
 
 ID = re.compile(r"(?:[-\w][-\w/]*[-\w]/)?[-\w]+-v\d+")  # (namespace/)name-vN, as Minari parses it
@@ -75,8 +75,6 @@ def load_minari_folder(folder: Path, name: str, env: str | None = None) -> Datas
     with opened(folder / "data" / "main_data.hdf5", name) as file:
         episodes = _Episodes.of(file, name, len(spaces.action_low))
         columns, extra = episodes.columns(), episodes.integer_infos()
-    logged_env, notes = _environment(metadata, name)
-    env_id = env or logged_env
     if env is not None:
         spaces = spaces_of(env)
     labels = metadata.get("labels")
@@ -84,11 +82,9 @@ def load_minari_folder(folder: Path, name: str, env: str | None = None) -> Datas
         name,
         columns,
         spaces=spaces,
-        env_id=env_id,
-        references=_references(metadata, name, logged_env, env_id),
+        environment=_environment(metadata, name, env),
         extra=extra,
         labels=labels if isinstance(labels, dict) else {},
-        notes=() if env is not None else notes,
     )
 
 
@@ -207,24 +203,26 @@ def _spaces(metadata: Mapping[str, Any], name: str) -> Spaces:
     return from_spaces(observation_space, action_space, f"Dataset '{name}'")
 
 
-def _environment(metadata: Mapping[str, Any], name: str) -> tuple[str | None, tuple[str, ...]]:
-    """The id to evaluate in, and a note where the id alone does not say everything."""
+def _environment(metadata: Mapping[str, Any], name: str, chosen: str | None) -> Environment | None:
+    """The environment to evaluate in: the one it was logged in, with its settings, unless the caller chose another."""
     spec = metadata.get("eval_env_spec") or metadata.get("env_spec")
-    if not spec:
-        return None, ()
     try:
-        spec = json.loads(spec)
-        env_id, settings = str(spec["id"]), spec.get("kwargs")
+        logged = json.loads(spec) if spec else None
+        settings = own_settings(str(logged["id"]), dict(logged.get("kwargs") or {})) if logged else {}
+        environment = Environment(str(logged["id"]), settings) if logged else None
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"Dataset '{name}' has an unreadable env_spec ({error!r}); fetch it anew.") from error
-    if not settings:
-        return env_id, ()
-    return env_id, (f"Dataset '{name}' was logged in {env_id} with {settings}; evaluation uses its defaults.",)
+    logged_id = environment.id if environment else None
+    if chosen is not None:
+        environment = Environment(chosen)
+    if environment is None:
+        return None
+    return replace(environment, references=_references(metadata, name, logged_id, environment.id))
 
 
-def _references(metadata: Mapping[str, Any], name: str, logged_env: str | None, env_id: str | None):
+def _references(metadata: Mapping[str, Any], name: str, logged_id: str | None, env_id: str) -> References | None:
     low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
     if low is None or high is None or not low < high:
         return environment_references(env_id)
-    elsewhere = f", evaluated in {env_id}" if env_id != logged_env else ""
+    elsewhere = f", evaluated in {env_id}" if env_id != logged_id else ""
     return References(float(low), float(high), f"references of Minari dataset '{name}'{elsewhere}")

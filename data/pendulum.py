@@ -5,22 +5,16 @@ With θ = 0 upright, Pendulum-v1 is θ̈ = 15 sin θ + 3u, |u| ≤ 2. A driver p
 towards that of the upright rest, 15, and near the top balances with u = −(kθ θ + kω θ̇).
 """
 
-import json
-import os
-import shutil
-import sys
-import tempfile
-import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
+from data.dataset import References
 from data.errors import InputError
-from data.minari_logs import ID, is_minari_folder, local_folder
+from data.minari_writing import ensure_minari
 from data.randomness import generator
+from data.recipes import register
 
 DATASET_ID = "fedrl/pendulum/mixed-v0"
 ENV_ID = "Pendulum-v1"
@@ -122,54 +116,20 @@ def measure_references(episodes: int, seed: int = 0) -> tuple[float, float]:
 
 def ensure_pendulum(dataset_id: str = DATASET_ID, episodes: int = EPISODES, seed: int = 0) -> str:
     """Make the logs unless they are there; gives the id that `load` and `minari.load_dataset` take."""
-    if not ID.fullmatch(dataset_id):
-        raise InputError(f"'{dataset_id}' is no Minari id; it must look like '{DATASET_ID}'.")
     if episodes < len(SKILLS):
         raise InputError(f"{episodes} episodes are too few; {len(SKILLS)} skills need at least one each.")
     if seed < 0:
         raise InputError(f"Seed {seed} is negative; choose 0 or more.")
-    folder, recipe = local_folder(dataset_id), {"episodes": episodes, "seed": seed, "version": VERSION}
-    if is_minari_folder(folder):
-        _check_same_recipe(folder, dataset_id, recipe)
-        print(f"{dataset_id} is there already, at {folder}", file=sys.stderr)
-        return dataset_id
-    print(f"Making {dataset_id}: {episodes:,} episodes of {ENV_ID}, seed {seed}, at {folder}", file=sys.stderr)
-    try:
-        _make(folder, dataset_id, recipe)
-    except OSError as error:
-        raise InputError(
-            f"Dataset '{dataset_id}' cannot be written ({error}); set MINARI_DATASETS_PATH to a folder of yours."
-        ) from error
-    return dataset_id
-
-
-def _check_same_recipe(folder: Path, dataset_id: str, recipe: dict[str, int]) -> None:
-    found = json.loads((folder / "data" / "metadata.json").read_text()).get("recipe")
-    if found != recipe:
-        raise InputError(
-            f"Dataset '{dataset_id}' is there already, made by the recipe {found} and not {recipe}; "
-            f"choose another id or delete it with `minari delete {dataset_id}`."
-        )
-
-
-def _make(folder: Path, dataset_id: str, recipe: dict[str, int]) -> None:
-    root = local_folder("")
-    root.mkdir(parents=True, exist_ok=True)
-    # Written aside and moved when complete: a dataset that exists is whole, even if two processes make it.
-    aside = Path(tempfile.mkdtemp(dir=root, prefix=".making-"))
-    try:
-        _write(aside, dataset_id, recipe)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        for namespace in (aside / dataset_id).parents:
-            described, target = namespace / "namespace_metadata.json", root / namespace.relative_to(aside)
-            if described.is_file() and not (target / described.name).exists():
-                shutil.copy(described, target)
-            if namespace == aside:
-                break
-        if not folder.exists():
-            (aside / dataset_id).rename(folder)
-    finally:
-        shutil.rmtree(aside)
+    label = f"random and noise-free expert driver of data/pendulum.py, {REFERENCE_EPISODES:,} episodes each"
+    return ensure_minari(
+        dataset_id,
+        {"episodes": episodes, "seed": seed, "version": VERSION},
+        lambda: _episode_buffers(episodes, seed),
+        env=ENV_ID,
+        algorithm="energy-shaping swing-up with LQR balance, at four skills",
+        references=lambda: References(RANDOM_RETURN, EXPERT_RETURN, label),
+        labels={"skill": list(SKILLS)},
+    )
 
 
 def _episode_buffers(episodes: int, seed: int) -> list:
@@ -197,34 +157,4 @@ def _episode_buffers(episodes: int, seed: int) -> list:
     return buffers
 
 
-def _write(root: Path, dataset_id: str, recipe: dict[str, int]) -> None:
-    import minari
-
-    buffers = _episode_buffers(recipe["episodes"], recipe["seed"])
-    with _minari_root(root), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="`(code_permalink|author|author_email)` is set to None")
-        dataset = minari.create_dataset_from_buffers(
-            dataset_id,
-            buffers,
-            env=ENV_ID,
-            eval_env=ENV_ID,
-            algorithm_name="energy-shaping swing-up with LQR balance, at four skills",
-            description=f"Made by data/pendulum.py with {recipe}; infos/skill is the driver.",
-            ref_min_score=RANDOM_RETURN,
-            ref_max_score=EXPERT_RETURN,
-            num_episodes_average_score=REFERENCE_EPISODES,
-        )
-        dataset.storage.update_metadata({"labels": {"skill": list(SKILLS)}, "recipe": recipe})
-
-
-@contextmanager
-def _minari_root(root: Path) -> Iterator[None]:
-    before = os.environ.get("MINARI_DATASETS_PATH")
-    os.environ["MINARI_DATASETS_PATH"] = str(root)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["MINARI_DATASETS_PATH"]
-        else:
-            os.environ["MINARI_DATASETS_PATH"] = before
+register(DATASET_ID, ensure_pendulum, [DATASET_ID])

@@ -1,7 +1,9 @@
 """Sizes and action ranges of environments, without building a simulator where a fact will do."""
 
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -68,6 +70,14 @@ def registered(env_id: str) -> bool:
     import gymnasium
 
     return env_id in gymnasium.registry
+
+
+def own_settings(env_id: str, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that an environment was made with beyond those that its id stands for."""
+    import gymnasium
+
+    given = gymnasium.registry[env_id].kwargs if env_id in gymnasium.registry else {}
+    return {key: value for key, value in kwargs.items() if key not in given or given[key] != value}
 
 
 def from_spaces(observation_space, action_space, owner: str) -> Spaces:

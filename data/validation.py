@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from data.dataset import Dataset, References
+from data.dataset import Dataset, Environment
 from data.errors import InputError
 from data.spaces import Spaces
 
@@ -27,8 +27,7 @@ def validate(
     *,
     shifted: bool = False,
     spaces: Spaces | None = None,
-    env_id: str | None = None,
-    references: References | None = None,
+    environment: Environment | None = None,
     extra: Mapping[str, np.ndarray] | None = None,
     labels: Mapping[str, list[str]] | None = None,
     notes: tuple[str, ...] = (),
@@ -42,10 +41,10 @@ def validate(
     """
     columns, shifted = _numbers(name, columns, shifted)
     if spaces is not None:
-        _check_sizes(name, columns, spaces, env_id)
+        _check_sizes(name, columns, spaces, environment)
 
     columns["timeouts"], end_notes = _timeouts(name, columns, shifted)
-    low, high, columns["actions"], action_notes = _fit_actions(name, columns["actions"], spaces, env_id)
+    low, high, columns["actions"], action_notes = _fit_actions(name, columns["actions"], spaces, environment)
     # Where no next states are stored, an episode's last row can be learnt from only if nothing follows it.
     cut_off = columns["timeouts"] & ~columns["terminals"] if shifted else np.zeros(len(columns["rewards"]), bool)
     if cut_off.all():
@@ -58,8 +57,7 @@ def validate(
         shifted=shifted,
         action_low=low,
         action_high=high,
-        env_id=env_id,
-        references=references,
+        environments=() if environment is None else (environment,),
         columns=free_form,
         labels={key: list((labels or {})[key]) for key in free_form if key in (labels or {})},
         notes=(*notes, *end_notes, *action_notes, *free_form_notes),
@@ -151,8 +149,8 @@ def _check_finite(name: str, column: np.ndarray, key: str) -> None:
     )
 
 
-def _check_sizes(name: str, columns: Mapping[str, np.ndarray], spaces: Spaces, env_id: str | None) -> None:
-    of = f"environment '{env_id}'" if env_id else "its own description"
+def _check_sizes(name: str, columns: Mapping[str, np.ndarray], spaces: Spaces, environment: Environment | None) -> None:
+    of = f"environment '{environment.id}'" if environment else "its own description"
     for key, size in (("observations", spaces.observation_size), ("actions", len(spaces.action_low))):
         if columns[key].shape[1] != size:
             raise InputError(
@@ -187,7 +185,7 @@ def _timeouts(name: str, columns: Mapping[str, np.ndarray], shifted: bool) -> tu
     return timeouts, notes
 
 
-def _fit_actions(name: str, actions: np.ndarray, spaces: Spaces | None, env_id: str | None):
+def _fit_actions(name: str, actions: np.ndarray, spaces: Spaces | None, environment: Environment | None):
     """Action range, actions within it, and notes."""
     if spaces is None or not spaces.bounded:
         low, high = actions.min(axis=0), actions.max(axis=0)
@@ -203,7 +201,7 @@ def _fit_actions(name: str, actions: np.ndarray, spaces: Spaces | None, env_id: 
     if outside == 0:
         return low, high, actions, []
     worst, share = float(overshoot.max()), np.count_nonzero(overshoot > ROUNDING) / overshoot.size
-    of = f"the action range of '{env_id}'" if env_id else "its action range"
+    of = f"the action range of '{environment.id}'" if environment else "its action range"
     if worst > SLIGHT_OVERSHOOT or share >= RARE_OVERSHOOT:
         row = int(np.flatnonzero((overshoot > ROUNDING).any(axis=1))[0])
         raise InputError(

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from data.errors import InputError
 from fed.config import leaves, read_settings
+from fed.scoring import last_results
 from metrics.rounds_to import rounds_to
 
 NOT_COMPARED = ("seed", "split_seed", "out", "engine.", "eval.", "pooled", "choices.")
@@ -27,17 +28,19 @@ class Run:
     settings: dict[str, object]
     rounds: np.ndarray
     scores: np.ndarray
+    results: dict  # means over the last evaluations
 
     @classmethod
     def read(cls, path: Path) -> "Run":
         config, records = path / "config.yaml", path / "rounds.jsonl"
         if not config.is_file() or not records.is_file():
             raise InputError(f"'{path}' is not a run folder: it has no config.yaml or no rounds.jsonl.")
-        scored = [r for r in map(json.loads, records.read_text().splitlines()) if r["score"] is not None]
+        history = [json.loads(line) for line in records.read_text().splitlines()]
+        scored = [record for record in history if record["score"] is not None]
         if not scored:
             raise InputError(f"'{path}' has no scored round; was it run without an environment or references?")
         rounds, scores = (np.array([record[key] for record in scored]) for key in ("round", "score"))
-        return cls(path, leaves(read_settings(config)), rounds, scores)
+        return cls(path, leaves(read_settings(config)), rounds, scores, last_results(history))
 
     def choice(self, group: str) -> object:
         """What was chosen in a group of configurations; the oracle's split does not matter."""
@@ -87,8 +90,30 @@ def _distinguishing(run: Run, runs: Sequence[Run]) -> list[str]:
     return said
 
 
-def last_score(run: Run, evaluations: int = 5) -> float:
-    return float(run.scores[-evaluations:].mean())
+# Columns that a table has where some run knows them: title → where in a run's results, and how it is written.
+EXTRA_COLUMNS = {
+    "at home": (("own_score",), "{:.1f}"),
+    "held out": (("held_out", "score"), "{:.1f}"),
+    "laps": (("episode_metrics", "lap_completed"), "{:.0%}"),
+    "held-out laps": (("held_out", "episode_metrics", "lap_completed"), "{:.0%}"),
+    "lap, s": (("episode_metrics", "lap_time"), "{:.1f}"),
+}
+
+
+def extra_cells(groups: dict[str, list[Run]]) -> dict[str, list[str]]:
+    """Title → a cell for each group, the mean over its runs."""
+    columns = {}
+    for title, (path, form) in EXTRA_COLUMNS.items():
+        known = [[v for run in runs if (v := _found(run.results, path)) is not None] for runs in groups.values()]
+        if any(known):
+            columns[title] = [form.format(np.mean(values)) if values else "–" for values in known]
+    return columns
+
+
+def _found(results: dict, path: tuple[str, ...]) -> float | None:
+    for key in path:
+        results = results.get(key) if isinstance(results, dict) else None
+    return results
 
 
 def reached(runs: Sequence[Run], target: float) -> list[float]:

@@ -1,15 +1,16 @@
 """From a composed configuration to what a run needs: faults in the input show here, before anything is written."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from data import load
-from data.dataset import Dataset
+from data.dataset import Dataset, Environment, environment_names
 from data.errors import InputError, nearest
 from data.normaliser import Moments, Normaliser
 from data.sampler import Sampler
@@ -19,7 +20,7 @@ from fed.config import made
 from fed.engines.inprocess import Layout
 from fed.participation import participants_per_round
 from rl.deployment import Policy
-from rl.envs.evaluation import Evaluator
+from rl.envs.evaluation import Evaluator, with_references
 from rl.learner import Learner, Task
 
 
@@ -51,7 +52,7 @@ class Experiment:
         chosen = {name: config.engine[name] for name in ("width", "workers", "threads")}
         layout = Layout.choose(taking_part, max(config.algo.get("hidden", [0])), **chosen)
         config = OmegaConf.merge(config, {"engine": asdict(layout)})
-        evaluator = _evaluator(config, dataset)
+        evaluator = _evaluator(config, dataset.environments)
         experiment = cls(config, dataset, shards, moments, normaliser, make_learner, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
@@ -85,6 +86,12 @@ class Experiment:
             device=self.config.device,
         )
 
+    def own_environments(self, client: int) -> list[int]:
+        """Which of the evaluator's environments a client's rows come from."""
+        if "environment" not in self.dataset.columns:
+            return [0]
+        return np.unique(self.dataset.columns["environment"][self.shards.rows(client)]).tolist()
+
     def policy(self, actors: Iterable[Tensor]) -> Policy:
         """The deployable policies with these actor rows."""
         theta = torch.stack(list(actors)).to(self.config.device)
@@ -106,15 +113,28 @@ def _learner_factory(config: DictConfig, task: Task) -> Callable[[int], Learner]
     return lambda clients: make(task, clients, device=config.device)
 
 
-def _evaluator(config: DictConfig, dataset: Dataset) -> Evaluator | None:
-    if config.eval.every is None or dataset.env_id is None:
+def _evaluator(config: DictConfig, logged: tuple[Environment, ...]) -> Evaluator | None:
+    if config.eval.every is None or not logged:
         return None
-    if config.data.env is None and not registered(dataset.env_id):
-        # A file may name `module:Id`, which Gymnasium would import: only the user may ask for that.
-        raise InputError(
-            f"The data names the environment '{dataset.env_id}', which is not registered here; "
-            "trust it with data.env=…, or train without a simulator with eval=none."
-        )
-    evaluator = Evaluator(dataset.env_id, config.eval.episodes, config.eval.seed, config.eval.max_steps)
+    for environment in logged:
+        if config.data.env is None and not registered(environment.id):
+            # A file may name `module:Id`, which Gymnasium would import: only the user may ask for that.
+            raise InputError(
+                f"The data names the environment '{environment.id}', which is not registered here; "
+                "trust it with data.env=…, or train without a simulator with eval=none."
+            )
+    environments = [*logged, *(_held_out(entry, logged) for entry in config.data.held_out)]
+    named = zip(environments, environment_names(environments), strict=True)
+    environments = [with_references(replace(environment, name=name)) for environment, name in named]
+    evaluator = Evaluator(environments, config.eval.episodes, config.eval.seed, config.eval.max_steps)
     evaluator.check()
     return evaluator
+
+
+def _held_out(entry: str | DictConfig, logged: tuple[Environment, ...]) -> Environment:
+    """An id, or {id: …, setting: …}; settings that all logged environments share hold there too."""
+    own = {"id": entry} if isinstance(entry, str) else OmegaConf.to_container(entry)
+    first = logged[0].kwargs
+    shared = {key: first[key] for key in first if all(other.kwargs.get(key) == first[key] for other in logged)}
+    env_id = own.pop("id")
+    return Environment(env_id, shared | own, held_out=True)

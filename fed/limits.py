@@ -36,6 +36,13 @@ def _is_path(value: object) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
+def _is_environments(value: object) -> bool:
+    return isinstance(value, ListConfig) and all(
+        isinstance(entry, str) or (isinstance(entry, DictConfig) and isinstance(entry.get("id"), str))
+        for entry in value
+    )
+
+
 ABOVE_0 = (lambda value: _is_number(value) and value > 0, "a number above 0")
 UP_TO_1 = (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1")
 TEXT = (lambda value: isinstance(value, str), "a text")
@@ -50,6 +57,7 @@ LIMITS: dict[str, Limit] = {
     "device": (lambda value: value == "cpu" or str(value).startswith("cuda"), "cpu or cuda"),
     "data.path": (_is_path, "a path, a name, or several as {name: path}"),
     "data.env": _or_null(TEXT),
+    "data.held_out": (_is_environments, "a list of environment ids, or of {id: …, setting: …}"),
     "fed.fraction": UP_TO_1,
     "fed.shared": (_is_shared, "all or a list such as [actor]"),
     "eval.every": _or_null(_whole(1)),

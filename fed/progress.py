@@ -11,6 +11,18 @@ from fed.experiment import Experiment
 PLAIN_INTERVAL = 10.0  # seconds between lines where there is no terminal to draw a bar in
 
 
+def laps_in_words(metrics: dict[str, float | None]) -> list[str]:
+    """What a racing environment says of its episodes; nothing for other environments."""
+    words = []
+    if metrics.get("lap_completed") is not None:
+        words.append(f"{metrics['lap_completed']:.0%} complete a lap")
+    if metrics.get("lap_time") is not None:
+        words.append(f"lap {metrics['lap_time']:.1f} s")
+    if metrics.get("crashed") is not None:
+        words.append(f"{metrics['crashed']:.0%} crash")
+    return words
+
+
 class RoundProgress:
     """Observes the records of a run; used as a context manager around `federate`."""
 
@@ -24,7 +36,7 @@ class RoundProgress:
             f"[bold]{choices.algo} · {method}[/] on {experiment.dataset.name}: {clients}, {len(shards.order):,} rows, "
             f"{self.rounds} rounds × {experiment.config.updates_per_round} updates, in {path}"
         )
-        if experiment.dataset.env_id is None:
+        if not experiment.dataset.environments:
             self._say("[yellow]note:[/] the data names no environment, so nothing is evaluated; set data.env=….")
         self.bar = Progress(
             TextColumn("round"),
@@ -49,8 +61,10 @@ class RoundProgress:
 
     def observe(self, record: dict) -> None:
         if record["return_mean"] is not None:
-            score = "" if record["score"] is None else f"score {record['score']:.1f}, "
-            self.result = f"{score}return {record['return_mean']:.1f}"
+            score = "" if record["score"] is None else f"score {record['score']:.1f}"
+            away = f", held-out {record['held_out']['score']:.1f}" if record.get("held_out", {}).get("score") else ""
+            result = f"return {record['return_mean']:.1f}" if not score else f"{score}{away}"
+            self.result = ", ".join([result, *laps_in_words(record.get("episode_metrics", {}))])
         for client, why in record.get("failures", {}).items():
             self._say(f"[red]round {record['round']}: client {client} was left out: {why}.[/]")
         if "evaluation_failed" in record:
@@ -68,14 +82,27 @@ class RoundProgress:
             best = f"; reached {max(reached)} after {reached[max(reached)]:.1f} rounds" if reached else ""
             count, last = summary["evaluations_in_score_last"], summary["score_last"]
             self._say(f"[bold]score {last:.1f}[/] (mean of the last {count} evaluations){best}")
-            low, high = summary["references"]["low"], summary["references"]["high"]
-            self._say(f"0 is a return of {low:.1f}, 100 is {high:.1f}: {summary['references']['label']}")
+            self._say_environments(summary)
         if summary["rounds_with_flags"]:
             self._say(f"[yellow]diverging values in {summary['rounds_with_flags']} rounds: `flags` in rounds.jsonl[/]")
         megabytes = (summary["bytes_up"] + summary["bytes_down"]) / 1e6
         sent = "" if self.pooled else f", {megabytes:.1f} MB sent"
         self._say(f"{summary['seconds']:.0f} s{sent}; results in [bold]{self.path}[/]")
         self._say(f"next: python scripts/evaluate.py {self.path} --picture {self.path}/policy.png")
+
+    def _say_environments(self, summary: dict) -> None:
+        """What the score is made of: the references of a single environment, or a line for each group of several."""
+        environments, last = summary["environments"], summary["last"]
+        if len(environments) == 1:
+            low, high, label = (environments[0]["references"][key] for key in ("low", "high", "label"))
+            self._say(f"0 is a return of {low:.1f}, 100 is {high:.1f}: {label}")
+            return
+        for held_out, means in ((False, last), (True, last.get("held_out"))):
+            names = [environment["name"] for environment in environments if environment["held_out"] == held_out]
+            if means and means["score"] is not None:
+                words = [f"score {means['score']:.1f}", *laps_in_words(means.get("episode_metrics", {}))]
+                kind = f"held out ({', '.join(names)})" if held_out else f"{len(names)} environments of the logs"
+                self._say(f"  {kind}: {', '.join(words)}")
 
     def _say(self, sentence: str) -> None:
         """A line that is not folded, so that it can be copied and searched for."""

@@ -22,7 +22,7 @@ from fed.config import leaves, read_settings
 from fed.files import load_tensors, save_tensors, write_atomically, write_json
 
 FREE_TO_CHANGE = ("out", "rounds")  # a resumed run may be moved or prolonged
-FACTS = ("round", "records_length", "clients", "data_hash", "env_id", "references")
+FACTS = ("round", "records_length", "clients", "data_hash", "environments")
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,9 +15,9 @@ from fed.engines.inprocess import InProcess, Layout
 from fed.experiment import Experiment
 from fed.participation import participants
 from fed.run_folder import RunFolder, with_the_layout_of_its_run
+from fed.scoring import client_record, evaluation_record
 from fed.summary import summarise
 from fed.update import Update
-from metrics.scores import normalised_score
 
 Record = dict[str, Any]
 Observer = Callable[[Record], None]
@@ -143,29 +143,18 @@ def _evaluate(experiment: Experiment, folder: RunFolder, state: dict[str, Tensor
         count = min(len(experiment.shards), experiment.config.eval.max_clients)
         clients = np.linspace(0, len(experiment.shards) - 1, count).round().astype(int).tolist()
         actors = [(folder.clients.latest(client) or experiment.initial)["actor"] for client in clients]
-    evaluation = experiment.evaluator(experiment.policy(actors))
+    evaluator = experiment.evaluator
+    evaluation = evaluator(experiment.policy(actors))
     if not np.isfinite(evaluation.returns).all():
         return {"evaluation_failed": "the policy's returns are not finite"}
-    returns = evaluation.returns.mean(1)
-    references = experiment.dataset.references
-    record = {
-        "return_mean": float(returns.mean()),
-        "return_std": float(evaluation.returns.std()),
-        "episode_length": float(evaluation.lengths.mean()),
-    }
-    if references is not None:
-        scores = normalised_score(returns, references.low, references.high)
-        record["score"] = float(scores.mean())
-        if clients is not None:
-            record["client_scores"] = dict(zip(map(str, clients), scores.tolist(), strict=True))
+    record = evaluation_record(evaluation, evaluator.environments)
+    if clients is not None:
+        own = [experiment.own_environments(client) for client in clients]
+        record |= client_record(evaluation, evaluator.environments, clients, own)
     return record
 
 
 def _facts(experiment: Experiment) -> dict:
     """What a checkpoint says beside its tensors: enough to play the policy without the data."""
-    references = experiment.dataset.references
-    return {
-        "env_id": experiment.dataset.env_id,
-        "references": asdict(references) if references else None,
-        "data_hash": experiment.data_hash,
-    }
+    played = experiment.evaluator.environments if experiment.evaluator else experiment.dataset.environments
+    return {"environments": [asdict(environment) for environment in played], "data_hash": experiment.data_hash}

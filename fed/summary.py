@@ -10,10 +10,10 @@ import numpy as np
 from fed.experiment import Experiment
 from fed.files import write_json
 from fed.run_folder import RunFolder
+from fed.scoring import LAST_EVALUATIONS, last_results
 from metrics.rounds_to import rounds_to
 
-LIBRARIES = ("torch", "numpy", "gymnasium", "minari", "mujoco")
-LAST_EVALUATIONS = 5
+LIBRARIES = ("torch", "numpy", "gymnasium", "minari", "mujoco", "numba")
 TARGETS = (25, 50, 75, 90)
 
 
@@ -23,12 +23,13 @@ def summarise(experiment: Experiment, folder: RunFolder) -> dict:
     scored = [record for record in history if record["score"] is not None]
     rounds, scores = [record["round"] for record in scored], [record["score"] for record in scored]
     last = [score for round, score in zip(rounds, scores, strict=True) if round > 0][-LAST_EVALUATIONS:]  # trained ones
-    references = experiment.dataset.references
+    environments = experiment.evaluator.environments if experiment.evaluator else experiment.dataset.environments
     summary = {
         "finished": True,
         "rounds": history[-1]["round"],
         "score_last": float(np.mean(last)) if last else None,
         "evaluations_in_score_last": len(last),
+        "last": last_results(history),
         "rounds_to": {str(target): rounds_to(rounds, scores, target) for target in TARGETS} if scores else {},
         "bytes_up": sum(record["bytes_up"] for record in history),
         "bytes_down": sum(record["bytes_down"] for record in history),
@@ -41,8 +42,7 @@ def summarise(experiment: Experiment, folder: RunFolder) -> dict:
             "hash": experiment.data_hash,
             "notes": list(experiment.dataset.notes),
         },
-        "environment": experiment.dataset.env_id,
-        "references": asdict(references) if references else None,
+        "environments": [asdict(environment) for environment in environments],
         "libraries": {name: version(name) for name in LIBRARIES},
         "commit": commit(),
     }

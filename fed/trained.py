@@ -3,15 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from omegaconf import DictConfig, OmegaConf
 
-from data.dataset import References
-from data.errors import InputError
+from data.dataset import Environment, References
+from data.errors import InputError, nearest
 from fed.config import made, read_settings
 from fed.run_folder import Checkpoint, RunFolder
-from metrics.scores import normalised_score
 from rl.deployment import Policy
 from rl.envs.evaluation import Evaluation, Evaluator
 from rl.learner import Task
@@ -23,8 +21,7 @@ class TrainedRun:
 
     config: DictConfig
     round: int
-    env_id: str | None
-    references: References | None
+    environments: list[Environment]
     policy: Policy
     clients: list[int] | None  # whose policies the rows are; None: the server's one
 
@@ -44,17 +41,23 @@ class TrainedRun:
             theta = torch.stack([folder.clients.load(client)["actor"] for client in clients])
         task = Task(len(last.constants["mean"]), len(last.constants["action_low"]), reward_bound=1.0)
         learner = made(config.algo)(task, 1, device="cpu")
-        references = References(**last.facts["references"]) if last.facts["references"] else None
         policy = Policy(learner.actor, theta, **last.constants)
-        return cls(config, last.facts["round"], last.facts["env_id"], references, policy, clients)
+        return cls(config, last.facts["round"], _environments(last.facts["environments"]), policy, clients)
 
     def evaluate(self, episodes: int, seed: int) -> Evaluation:
         for name, value, least in (("episodes", episodes, 1), ("seed", seed, 0)):
             if value < least:
                 raise InputError(f"--{name} is {value}; it must be at least {least}.")
-        if self.env_id is None:
+        if not self.environments:
             raise InputError("The run's data named no environment, so there is nothing to play; train with data.env=….")
-        return Evaluator(self.env_id, episodes, seed, self.config.eval.max_steps)(self.policy)
+        return Evaluator(self.environments, episodes, seed, self.config.eval.max_steps)(self.policy)
+
+    def environment(self, name: str | None) -> Environment:
+        """The one of this name; without a name, the first."""
+        names = [environment.name for environment in self.environments]
+        if name is not None and name not in names:
+            raise InputError(f"The run has no environment '{name}'; {nearest(name, names)}")
+        return self.environments[0 if name is None else names.index(name)]
 
     def row_of(self, client: int) -> int:
         """The row of a client's own policy."""
@@ -67,7 +70,9 @@ class TrainedRun:
     def name(self, row: int) -> str:
         return "server" if self.clients is None else f"client {self.clients[row]}"
 
-    def scores(self, returns: np.ndarray) -> np.ndarray | None:
-        if self.references is None:
-            return None
-        return normalised_score(returns, self.references.low, self.references.high)
+
+def _environments(facts: list[dict]) -> list[Environment]:
+    return [
+        Environment(**fact | {"references": References(**fact["references"]) if fact["references"] else None})
+        for fact in facts
+    ]

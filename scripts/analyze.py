@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from data.command_line import Parser, guarded
-from fed.analysis import draw_curves, grouped, last_score, reached, read_runs
+from fed.analysis import draw_curves, extra_cells, grouped, reached, read_runs
 
 
 def main() -> None:
@@ -21,14 +21,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="where to save the learning curves")
     options = parser.parse_args()
     groups = grouped(read_runs(options.runs))
-    names = ("runs", "score", "worst … best", f"reached {options.target:g}", "round")
-    table = Table(Column("method", overflow="fold"), *(Column(name, no_wrap=True) for name in names))
-    for name, runs in groups.items():
-        scores, rounds = [last_score(run) for run in runs], reached(runs, options.target)
-        cells = [f"{np.mean(scores):.1f}", f"{min(scores):.1f} … {max(scores):.1f}", f"{len(rounds)} of {len(runs)}"]
+    extra = extra_cells(groups)
+    several = any(len(runs) > 1 for runs in groups.values())
+    names = ("runs", "score", *["worst … best"] * several, f"rounds to {options.target:g}", *extra)
+    table = Table(Column("method", overflow="fold"), *(Column(name, justify="right") for name in names))
+    for number, (name, runs) in enumerate(groups.items()):
+        scores, rounds = [run.results["score"] for run in runs], reached(runs, options.target)
+        cells = [str(len(runs)), f"{np.mean(scores):.1f}", *[f"{min(scores):.1f} … {max(scores):.1f}"] * several]
         median = np.median([*rounds, *[np.inf] * (len(runs) - len(rounds))])  # never is infinitely late
-        table.add_row(name, str(len(runs)), *cells, f"{median:.1f}" if np.isfinite(median) else "never")
-    table.caption = "score: mean of a run's last five evaluations; round: median of the rounds to the target"
+        share = f" ({len(rounds)} of {len(runs)})" * several
+        cells.append((f"{median:.1f}" if np.isfinite(median) else "never") + share)
+        table.add_row(name, *cells, *(column[number] for column in extra.values()))
+    table.caption = "score: mean of a run's last five evaluations; rounds: median over runs"
     Console().print(table)
     if options.out:
         draw_curves(groups, options.out)

@@ -1,4 +1,4 @@
-"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|widths|load"""
+"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|widths|load|racing"""
 
 import argparse
 
@@ -8,6 +8,7 @@ from rich.table import Table
 from data.bench_load import benchmark_load
 from data.command_line import guarded
 from rl.bench_steps import CASES, benchmark_steps, benchmark_widths
+from rl.envs.racing.bench_racing import benchmark_racing
 
 WIDTHS = (1, 2, 4, 8, 16, 32)
 
@@ -45,7 +46,13 @@ def load() -> None:
         print(timing)
 
 
+def racing() -> None:
+    """Control steps a second of the racing simulator, through each interface."""
+    for row in benchmark_racing():
+        print(row)
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["steps", "widths", "load"])
-    guarded({"steps": steps, "widths": widths, "load": load}[parser.parse_args().what])
+    parser.add_argument("what", choices=["steps", "widths", "load", "racing"])
+    guarded({"steps": steps, "widths": widths, "load": load, "racing": racing}[parser.parse_args().what])

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rl.envs.racing.laps import save_laps
 
 from data.command_line import Parser, guarded
 from data.errors import InputError
+from fed.scoring import mean_of_known, scores_of
 from fed.trained import TrainedRun
 from rl.envs.episode import STILLS, VIDEO_FRAMES, evenly, play, save_picture, save_video
+from rl.envs.evaluation import Evaluation
 from rl.export import FORMATS, export_policy
 
 
@@ -28,47 +31,70 @@ def main() -> None:
         export_policy(run.policy, options.export, row)
         print(f"policy of {run.name(row)}, round {run.round}, in {options.export}")
     evaluation = run.evaluate(options.episodes, options.seed)
-    show(run, evaluation.returns, evaluation.lengths)
-    if options.picture or options.video:
-        same = (run.policy, run.env_id, options.seed, run.config.eval.max_steps, row)
-        frames = VIDEO_FRAMES if options.video else STILLS
-        episode = play(*same, draw=evenly(len(play(*same).rewards), frames))
-        title = f"{options.run.name}, {run.name(row)}, round {run.round}, {run.env_id}"
-        if options.picture:
-            save_picture(episode, evaluation.returns[row], options.picture, title)
-            print(f"picture in {options.picture}" + f" (no frames: {episode.no_frames_because})" * (not episode.frames))
-        if options.video:
-            save_video(episode, options.video)
-            print(f"video in {options.video}")
+    show(run, evaluation)
+    title = f"{options.run.name}, {run.name(row)}, round {run.round}"
+    racing = all(environment.id.startswith("FedRacing/") for environment in run.environments)
+    if options.picture and racing:
+        save_laps(run.policy, run.environments, options.seed, row, options.picture, title)
+        print(f"laps in {options.picture}")
+    if options.video or (options.picture and not racing):
+        draw_episode(run, evaluation, row, options, title)
 
 
-def show(run: TrainedRun, returns: np.ndarray, lengths: np.ndarray) -> None:
-    """A row for each policy, and their mean where there are several."""
-    title = f"{run.env_id}, {returns.shape[1]} episodes each"
-    table = Table("policy", "score", "return", "± over episodes", "length", title=title)
+def draw_episode(run: TrainedRun, evaluation: Evaluation, row: int, options: argparse.Namespace, title: str) -> None:
+    """One episode in the chosen environment, as stills or as a video."""
+    environment = run.environment(options.environment)
+    same = (run.policy, environment, options.seed, run.config.eval.max_steps, row)
+    frames = VIDEO_FRAMES if options.video else STILLS
+    episode = play(*same, draw=evenly(len(play(*same).rewards), frames))
+    if options.video:
+        save_video(episode, options.video)
+        print(f"video in {options.video}")
+    else:
+        returns = evaluation.returns[row, run.environments.index(environment)]
+        save_picture(episode, returns, options.picture, f"{title}, {environment.name}")
+        print(f"picture in {options.picture}" + f" (no frames: {episode.no_frames_because})" * (not episode.frames))
 
-    def add(name: str, returns: np.ndarray, lengths: np.ndarray, style: str | None = None) -> None:
-        scores = run.scores(returns)
-        score = "–" if scores is None else f"{scores.mean():.1f}"
-        cells = (f"{returns.mean():.1f}", f"{returns.std():.1f}", f"{lengths.mean():.0f}")
-        table.add_row(name, score, *cells, style=style)
 
-    for k in range(len(returns)):
-        add(run.name(k), returns[k], lengths[k])
-    if len(returns) > 1:
-        add("mean", returns, lengths, style="bold")
-    if run.references:
-        table.caption = f"score 0 = {run.references.low:.1f}, 100 = {run.references.high:.1f}: {run.references.label}"
+def show(run: TrainedRun, evaluation: Evaluation) -> None:
+    """A row for each environment of the server's policy, or for each client's own policy."""
+    metrics = [name for name in evaluation.metrics if name not in ("progress", "laps")]  # the return says as much
+    names = ("score", "return", "±", "steps", *(name.replace("_", " ") for name in metrics))
+    table = Table("", *(Column(name, justify="right") for name in names))
+    table.title = f"{evaluation.returns.shape[2]} episodes in each of {len(run.environments)} environments"
+
+    def add(name: str, policies: slice, environments: slice, style: str | None = None) -> None:
+        score = scores_of(evaluation.returns, run.environments)[policies, environments].mean()
+        returns = evaluation.returns[policies, environments]
+        cells = ["–" if np.isnan(score) else f"{score:.1f}", f"{returns.mean():.1f}", f"{returns.std():.1f}"]
+        cells.append(f"{evaluation.lengths[policies, environments].mean():.0f}")
+        for metric in metrics:
+            value = mean_of_known(evaluation.metrics[metric][policies, environments])
+            cells.append("–" if value is None else f"{value:.1f} s" if metric == "lap_time" else f"{value:.0%}")
+        table.add_row(name, *cells, style=style)
+
+    everything = slice(None)
+    if run.clients is None:
+        for v, environment in enumerate(run.environments):
+            add(environment.name + " (held out)" * environment.held_out, everything, slice(v, v + 1))
+    else:
+        for k in range(len(run.clients)):
+            add(run.name(k), slice(k, k + 1), everything)
+    if evaluation.returns[..., 0].size > 1:
+        add("mean", everything, everything, style="bold")
+    if len(run.environments) == 1 and (references := run.environments[0].references):
+        table.caption = f"score 0 = {references.low:.1f}, 100 = {references.high:.1f}: {references.label}"
     Console().print(table)
 
 
 def arguments() -> argparse.Namespace:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run folder")
-    parser.add_argument("--episodes", type=int, default=100, help="for each policy (default: %(default)s)")
+    parser.add_argument("--episodes", type=int, default=20, help="a policy and environment (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=20_000, help="of the initial states (default: %(default)s)")
     parser.add_argument("--client", type=int, help="whose policy to draw and export, where actors are personal")
-    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="stills, rewards and returns")
+    parser.add_argument("--environment", metavar="NAME", help="which to film or draw, where there are several")
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="stills and returns; in racing, the laps")
     parser.add_argument("--video", type=Path, metavar="FILE.gif", help="the first episode")
     parser.add_argument("--export", type=Path, metavar="FILE", help="the policy as TorchScript (.pt) or ONNX (.onnx)")
     return parser.parse_args()

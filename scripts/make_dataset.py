@@ -1,6 +1,7 @@
-"""Make and look at datasets: `python scripts/make_dataset.py pendulum --episodes 1000`."""
+"""Make and look at datasets: `python scripts/make_dataset.py racing --track Oval Esses --car wet --level mixed`."""
 
 import argparse
+from itertools import product
 from pathlib import Path
 
 from data.command_line import Parser, guarded
@@ -8,10 +9,29 @@ from data.describe import describe
 from data.loaders import load
 from data.pendulum import DATASET_ID, EPISODES, ensure_pendulum
 from data.split_config import split_named
+from rl.envs.racing.cars import CARS
+from rl.envs.racing.levels import LEVELS
+from rl.envs.racing.logs import TRANSITIONS, ensure_racing, racing_id
+from rl.envs.racing.named import TRACKS
+from rl.envs.racing.race import OBSERVATIONS
 
 
 def pendulum(options: argparse.Namespace) -> None:
     print(ensure_pendulum(options.id, options.episodes, options.seed))
+
+
+def racing(options: argparse.Namespace) -> None:
+    for track, car in product(options.track, options.car):
+        dataset_id = racing_id(track, car, options.level, options.observation)
+        print(ensure_racing(dataset_id, options.transitions, options.seed))
+
+
+def tracks(options: argparse.Namespace) -> None:
+    from rl.envs.racing.pictures import draw_grip, draw_tracks
+
+    draw_tracks(options.out / "tracks.png")
+    draw_grip(options.out / "grip.png")
+    print(f"The pictures are {options.out / 'tracks.png'} and {options.out / 'grip.png'}.")
 
 
 def describe_split(options: argparse.Namespace) -> None:
@@ -33,6 +53,19 @@ def parser() -> Parser:
     command.add_argument("--episodes", type=int, default=EPISODES, help="200 rows each (default: %(default)s)")
     command.add_argument("--seed", type=int, default=0, help="the same seed makes the same logs")
     command.set_defaults(run=pendulum)
+
+    command = commands.add_parser("racing", help="log racing drivers, as Minari data: one dataset a track and car")
+    command.add_argument("--track", nargs="+", default=list(TRACKS), metavar="NAME", help=f"of {', '.join(TRACKS)}")
+    command.add_argument("--car", nargs="+", default=["nominal"], metavar="NAME", help=f"of {', '.join(CARS)}")
+    command.add_argument("--level", default="mixed", help=f"of {', '.join(LEVELS)} (default: %(default)s)")
+    command.add_argument("--observation", default="scan", choices=OBSERVATIONS, help="(default: %(default)s)")
+    command.add_argument("--transitions", type=int, default=TRANSITIONS, help="of each (default: %(default)s)")
+    command.add_argument("--seed", type=int, default=0, help="the same seed makes the same logs")
+    command.set_defaults(run=racing)
+
+    command = commands.add_parser("tracks", help="draw the tracks with their racing lines, and what the tyres give")
+    command.add_argument("--out", type=Path, default=Path("outputs"), help="folder (default: %(default)s)")
+    command.set_defaults(run=tracks)
 
     command = commands.add_parser(
         "describe",

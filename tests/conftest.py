@@ -51,8 +51,8 @@ def configure(pendulum_file, tmp_path):
     """`configure("seed=1", root="centralized", out="a")` → a composed configuration of a small run."""
 
     def configure(*overrides: str, root: str = "train", out: str = "run") -> DictConfig:
-        base = ["data=file", f"data.path={pendulum_file}", f"out={tmp_path / out}", "rounds=3", "split.clients=4"]
-        return compose(root, [*base, *SMALL, *overrides])
+        base = ["algo=sac", "data=file", f"data.path={pendulum_file}", "rounds=3", "split.clients=4"]
+        return compose(root, [*base, f"out={tmp_path / out}", *SMALL, *overrides])
 
     return configure
 

@@ -115,7 +115,8 @@ def test_bad_input_is_one_sentence_and_exit_code_2_and_writes_nothing(
 ):
     monkeypatch.chdir(tmp_path)
     data = [] if "--data" in arguments else ["--data", str(pendulum_file)]
-    code, out, err = call(*data, *arguments)
+    algo = [] if "--algo" in arguments or "-m" in arguments else ["--algo", "sac"]
+    code, out, err = call(*data, *algo, *arguments)
     assert (code, out) == (2, "")
     assert sentence in err
     assert err.count("\n") == 1
@@ -141,11 +142,11 @@ def test_a_fault_in_any_job_of_a_sweep_shows_before_the_first_runs(call, pendulu
 def test_runs_are_compared_in_a_table_and_a_picture(call, tmp_path):
     """On the project's own Pendulum logs, which have references and so scores."""
     for root, out in (("train", "fed"), ("centralized", "central")):
-        code, _, err = call("--rounds", 1, "--out", tmp_path / out, *SMALL, root=root)
+        code, _, err = call("--data", "pendulum", "--rounds", 1, "--out", tmp_path / out, *SMALL, root=root)
         assert code == 0, err
     done = script("analyze.py", tmp_path / "fed", tmp_path / "central", "--target", 1000, "--out", tmp_path / "c.png")
     assert done.returncode == 0, done.stderr
-    assert "sac centralised" in done.stdout
+    assert "bc centralised" in done.stdout
     assert "never" in done.stdout
     assert (tmp_path / "c.png").stat().st_size > 10_000
     assert all(number in done.stdout for number in ("0 of 1", "never"))  # nothing is cut off at 80 columns

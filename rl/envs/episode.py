@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from data.dataset import Environment
 from data.errors import InputError
 from rl.deployment import Policy
 
@@ -27,7 +28,9 @@ class Episode:
     no_frames_because: str = ""
 
 
-def play(policy: Policy, env_id: str, seed: int, max_steps: int, client: int = 0, draw: Container[int] = ()) -> Episode:
+def play(
+    policy: Policy, environment: Environment, seed: int, max_steps: int, client: int = 0, draw: Container[int] = ()
+) -> Episode:
     """Play one episode with deterministic actions, drawing the steps in `draw` if the environment can.
 
     Drawing a step may take longer than a thousand steps: play once to learn the length, then again to draw a few.
@@ -35,8 +38,8 @@ def play(policy: Policy, env_id: str, seed: int, max_steps: int, client: int = 0
     for variable, value in WITHOUT_A_SCREEN.items():
         os.environ.setdefault(variable, value)
     module, episode = policy.module(client), Episode()
-    following = {"camera_name": "track"} if draw and env_id.startswith(WITH_A_TRACKING_CAMERA) else {}
-    env = gym.make(env_id, render_mode="rgb_array" if draw else None, **following)
+    following = {"camera_name": "track"} if draw and environment.id.startswith(WITH_A_TRACKING_CAMERA) else {}
+    env = gym.make(environment.id, render_mode="rgb_array" if draw else None, **following, **environment.kwargs)
     observation, _ = env.reset(seed=seed)
     for step in range(max_steps):
         if step in draw and not episode.no_frames_because:

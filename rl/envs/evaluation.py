@@ -1,78 +1,121 @@
 """Online evaluation: deterministic policies of K clients in batched Gymnasium environments."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import gymnasium as gym
 import numpy as np
 
+from data.dataset import Environment
 from data.errors import InputError
 from rl.deployment import Policy
 
-LARGEST_BATCH = 256  # environments at once
+LARGEST_BATCH = 1024  # episodes at once
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """Undiscounted returns and lengths of E episodes for each of K policies."""
+    """E episodes of each of K policies in each of V environments."""
 
-    returns: np.ndarray  # [K, E]
-    lengths: np.ndarray  # [K, E]
+    returns: np.ndarray  # [K, V, E] undiscounted
+    lengths: np.ndarray  # [K, V, E]
+    metrics: dict[str, np.ndarray]  # name → [K, V, E]: what the environments say of an episode when it ends
 
 
 class Evaluator:
     """Plays the same E initial states for every policy and every round: differences are the policy's."""
 
-    def __init__(self, env_id: str, episodes: int, seed: int, max_steps: int):
-        self.env_id, self.episodes, self.seed, self.max_steps = env_id, episodes, seed, max_steps
-        self.envs: gym.vector.VectorEnv | None = None
+    def __init__(self, environments: Sequence[Environment], episodes: int, seed: int, max_steps: int):
+        self.environments, self.episodes, self.seed, self.max_steps = environments, episodes, seed, max_steps
+        self.batches: list[gym.vector.VectorEnv] = []
 
     def check(self) -> None:
         """Fail now rather than after the first round of training."""
-        make_environments(self.env_id, 1).close()
+        for environment in self.environments:
+            make_batch(environment, 1).close()
 
     def __call__(self, policy: Policy) -> Evaluation:
-        """Many policies are played a group at a time, each group in one batch of environments."""
-        group = max(1, LARGEST_BATCH // self.episodes)
-        played = [self._play(replace(policy, theta=theta)) for theta in policy.theta.split(group)]
-        returns, lengths = ([getattr(part, name) for part in played] for name in ("returns", "lengths"))
-        return Evaluation(np.concatenate(returns), np.concatenate(lengths))
+        """Many policies are played a group at a time."""
+        group = max(1, LARGEST_BATCH // (self.episodes * len(self.environments)))
+        parts = [self._play(replace(policy, theta=theta)) for theta in policy.theta.split(group)]
+        metrics = {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics}
+        returns, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("returns", "lengths"))
+        return Evaluation(returns, lengths, metrics)
 
     def _play(self, policy: Policy) -> Evaluation:
-        clients = len(policy.theta)
-        envs = self._environments(clients * self.episodes)
-        seeds = [self.seed + episode for _ in range(clients) for episode in range(self.episodes)]
-        observations, _ = envs.reset(seed=seeds)
-        returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, dtype=np.int64)
-        running = np.ones(envs.num_envs, dtype=bool)
+        """All environments step by step side by side: one call of the policy serves them all."""
+        clients, episodes = len(policy.theta), self.episodes
+        seeds = [self.seed + episode for _ in range(clients) for episode in range(episodes)]
+        played = [_Episodes(batch, seeds) for batch in self._batches(clients * episodes)]
         for _ in range(self.max_steps):
-            actions = policy.act(observations.reshape(clients, self.episodes, -1))
-            observations, rewards, terminated, truncated, _ = envs.step(actions.reshape(envs.num_envs, -1))
-            returns[running] += rewards[running]
-            lengths[running] += 1
-            running &= ~(terminated | truncated)  # an environment that is done starts again; it no longer counts
-            if not running.any():
+            running = [part for part in played if part.running.any()]
+            if not running:
                 break
-        shape = (clients, self.episodes)
-        return Evaluation(returns.reshape(shape), lengths.reshape(shape))
+            observations = np.stack([part.observations for part in running])  # [R, K · E, S]
+            by_client = observations.reshape(len(running), clients, episodes, -1).swapaxes(0, 1)
+            actions = policy.act(by_client.reshape(clients, len(running) * episodes, -1))
+            by_part = actions.reshape(clients, len(running), episodes, -1).swapaxes(0, 1)
+            for part, chosen in zip(running, by_part, strict=True):
+                part.step(chosen.reshape(clients * episodes, -1))
 
-    def _environments(self, count: int) -> gym.vector.VectorEnv:
-        if self.envs is None or self.envs.num_envs != count:
+        def arranged(columns: list[np.ndarray]) -> np.ndarray:
+            return np.stack([column.reshape(clients, episodes) for column in columns], axis=1)
+
+        names = sorted(set.intersection(*(set(part.metrics) for part in played)))
+        return Evaluation(
+            arranged([part.returns for part in played]),
+            arranged([part.lengths for part in played]),
+            {name: arranged([part.metrics[name] for part in played]) for name in names},
+        )
+
+    def _batches(self, count: int) -> list[gym.vector.VectorEnv]:
+        if not self.batches or self.batches[0].num_envs != count:
             self.close()
-            self.envs = make_environments(self.env_id, count)
-        return self.envs
+            self.batches = [make_batch(environment, count) for environment in self.environments]
+        return self.batches
 
     def close(self) -> None:
-        if self.envs is not None:
-            self.envs.close()
-            self.envs = None
+        for batch in self.batches:
+            batch.close()
+        self.batches = []
 
 
-def make_environments(env_id: str, count: int) -> gym.vector.VectorEnv:
+class _Episodes:
+    """One episode in each environment of a batch."""
+
+    def __init__(self, batch: gym.vector.VectorEnv, seeds: list[int]):
+        self.batch = batch
+        self.observations, _ = batch.reset(seed=seeds)
+        self.returns, self.lengths = np.zeros(batch.num_envs), np.zeros(batch.num_envs, dtype=np.int64)
+        self.running = np.ones(batch.num_envs, dtype=bool)
+        names = batch.metadata.get("episode_metrics", ())
+        self.metrics = {name: np.full(batch.num_envs, np.nan) for name in names}
+
+    def step(self, actions: np.ndarray) -> None:
+        self.observations, rewards, terminated, truncated, infos = self.batch.step(actions)
+        self.returns[self.running] += rewards[self.running]
+        self.lengths[self.running] += 1
+        for name, values in self.metrics.items():
+            if name in infos:
+                values[self.running] = infos[name][self.running]
+        self.running &= ~(terminated | truncated)  # an environment that is done starts again; it no longer counts
+
+
+def make_batch(environment: Environment, count: int) -> gym.vector.VectorEnv:
     """`count` copies: natively batched where the environment is, one after another where it is not."""
     try:
-        return gym.make_vec(env_id, num_envs=count)
-    except (gym.error.Error, ImportError) as error:
+        return gym.make_vec(environment.id, num_envs=count, **environment.kwargs)
+    except (gym.error.Error, ImportError, TypeError) as error:
         raise InputError(
-            f"The environment '{env_id}' cannot be made ({error}); name another with data.env=…, "
+            f"The environment '{environment.id}' cannot be made ({error}); name another with data.env=…, "
             "or switch evaluation off with eval=none."
         ) from error
+
+
+def with_references(environment: Environment) -> Environment:
+    """The environment with the returns that score 0 and 100 there: racing measures them, with drivers of its own."""
+    if environment.references is not None or not environment.id.startswith("FedRacing/"):
+        return environment
+    from rl.envs.racing.references import references  # drivers and simulator are compiled only where they are needed
+
+    return replace(environment, references=references(environment.id, dict(environment.kwargs)))

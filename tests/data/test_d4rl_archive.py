@@ -26,15 +26,15 @@ def no_proxy(monkeypatch):
 def test_a_d4rl_name_loads_the_cached_file(name, tmp_path, write):
     write(tmp_path / "d4rl" / "hopper_medium_replay-v2.hdf5", env=None)
     dataset = load(name)
-    assert (dataset.name, dataset.env_id) == ("hopper-medium-replay-v2", "Hopper-v5")
-    assert (dataset.references.low, dataset.references.high) == (-20.272305, 3234.3)
+    assert (dataset.name, dataset.environments[0].id) == ("hopper-medium-replay-v2", "Hopper-v5")
+    references = dataset.environments[0].references
+    assert (references.low, references.high) == (-20.272305, 3234.3)
 
 
-def test_d4rl_names_without_a_gymnasium_environment_have_none_and_keep_references(tmp_path, write):
+def test_d4rl_names_without_a_gymnasium_environment_have_none(tmp_path, write):
     write(tmp_path / "d4rl" / "pen-human-v1.hdf5", env=None)
     dataset = load("pen_human")
-    assert dataset.env_id is None
-    assert dataset.references.label == "D4RL references"
+    assert dataset.environments == ()
     assert (dataset.action_low == -1).all()
     assert dataset.notes == ()
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data.dataset import Dataset
+from data.dataset import Dataset, Environment
 from data.errors import InputError
 from data.spaces import _KNOWN, spaces_of, symmetric
 from data.validation import validate
@@ -26,7 +26,7 @@ def log(**changes) -> dict[str, np.ndarray]:
 
 
 def checked(**changes) -> Dataset:
-    return validate("x.hdf5", log(**changes), spaces=symmetric(3, 2, 1.0), env_id="Reacher-v5")
+    return validate("x.hdf5", log(**changes), spaces=symmetric(3, 2, 1.0), environment=Environment("Reacher-v5"))
 
 
 def fault(**changes) -> str:

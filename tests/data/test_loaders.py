@@ -17,9 +17,9 @@ def test_a_file_keeps_its_rows_environment_and_references(tmp_path, write, hoppe
     dataset = load(write(tmp_path / "logs.hdf5"))
     for key, column in hopper_columns.items():
         assert np.array_equal(getattr(dataset, key), column)
-    assert (dataset.name, dataset.env_id) == ("logs", "Hopper-v5")
-    assert dataset.references == environment_references("Hopper-v5")
-    assert dataset.references.label == "D4RL references (made for gym v2), evaluated in Hopper-v5"
+    assert (dataset.name, dataset.environments[0].id) == ("logs", "Hopper-v5")
+    assert dataset.environments[0].references == environment_references("Hopper-v5")
+    assert dataset.environments[0].references.label == "D4RL references (made for gym v2), evaluated in Hopper-v5"
     assert dataset.trainable.all()
 
 
@@ -62,14 +62,14 @@ def test_integer_columns_are_kept_with_their_labels_and_others_ignored(tmp_path,
 
 def test_the_caller_overrides_the_environment(tmp_path, write, fault):
     path = write(tmp_path / "x.hdf5")
-    assert load(path, env="Hopper-v4").env_id == "Hopper-v4"
+    assert load(path, env="Hopper-v4").environments[0].id == "Hopper-v4"
     assert "observations of size 11 but environment 'Ant-v5' has size 105" in fault(path, env="Ant-v5")
     assert "knows no environment 'Hoper-v5'; did you mean 'Hopper-v5'?" in fault(path, env="Hoper-v5")
 
 
 def test_an_environment_that_only_the_file_names_is_kept_but_not_imported(tmp_path, write):
     dataset = load(write(tmp_path / "x.hdf5", env="antigravity:Real-Car-v0"))
-    assert dataset.env_id == "antigravity:Real-Car-v0"
+    assert dataset.environments[0].id == "antigravity:Real-Car-v0"
     assert "Gymnasium does not know" in dataset.notes[0]
 
 
@@ -140,7 +140,7 @@ def test_sources_are_put_together_with_a_column_that_tells_them_apart(tmp_path, 
     assert dataset.columns["source"].dtype == np.int32
     assert np.array_equal(dataset.columns["source"], np.repeat([0, 1], ROWS))
     assert len(dataset.ends) == 2 * len(load(paths["expert"]).ends)
-    assert dataset.references == environment_references("Hopper-v5")
+    assert dataset.environments[0].references == environment_references("Hopper-v5")
 
 
 def test_sources_that_differ_are_refused(tmp_path, write, fault, hopper_columns):
@@ -172,5 +172,5 @@ def test_the_regenerated_logs_load():
     assert len(dataset) == 60_000
     assert dataset.returns.mean() == pytest.approx(1484, abs=30)
     both = load({"expert": str(SHARED / "halfcheetah_expert.hdf5"), "medium": str(SHARED / "halfcheetah_medium.hdf5")})
-    assert both.env_id == "HalfCheetah-v5"
-    assert both.references.label == "D4RL references (made for gym v2), evaluated in HalfCheetah-v5"
+    assert both.environments[0].id == "HalfCheetah-v5"
+    assert both.environments[0].references.label == "D4RL references (made for gym v2), evaluated in HalfCheetah-v5"

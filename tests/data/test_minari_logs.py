@@ -44,7 +44,8 @@ def test_a_minari_id_and_its_folder_give_the_same_columns():
     assert list(np.flatnonzero(dataset.terminals)) == [4]
     assert list(dataset.ends) == list(np.cumsum([len(b) for b in buffers]) - 1)
     assert dataset.trainable.all()
-    assert (dataset.env_id, dataset.references.low, dataset.references.high) == ("Pendulum-v1", -10.0, 90.0)
+    environment = dataset.environments[0]
+    assert (environment.id, environment.references.low, environment.references.high) == ("Pendulum-v1", -10.0, 90.0)
 
 
 def test_a_minari_episode_without_an_end_is_a_timeout():
@@ -93,13 +94,14 @@ def test_damaged_minari_data_are_sentences(fault):
     assert "unreadable Minari metadata" in fault("logs/b-v0")
 
 
-def test_minari_settings_that_an_id_cannot_carry_are_noted():
+def test_the_settings_of_a_minari_environment_are_kept():
     folder = write_minari("logs/b-v0", [episode(5)])
     path = folder / "data" / "metadata.json"
     metadata = json.loads(path.read_text())
     metadata["env_spec"] = json.dumps({**json.loads(metadata["env_spec"]), "kwargs": {"g": 9.8}})
     path.write_text(json.dumps(metadata))
-    assert "evaluation uses its defaults" in load("logs/b-v0").notes[0]
+    assert load("logs/b-v0").environments[0].kwargs == {"g": 9.8}
+    assert load("logs/b-v0", env="Pendulum-v1").environments[0].kwargs == {}
 
 
 def test_a_minari_download_that_fails_is_a_sentence(monkeypatch, fault):

@@ -51,7 +51,8 @@ def test_plain_minari_reads_the_logs():
 def test_rows_carry_their_skill_and_the_references_of_the_environment():
     dataset = load(ensure_pendulum(ID, episodes=40))
     assert dataset.labels["skill"] == list(SKILLS)
-    assert (dataset.references.low, dataset.references.high) == (RANDOM_RETURN, EXPERT_RETURN)
+    references = dataset.environments[0].references
+    assert (references.low, references.high) == (RANDOM_RETURN, EXPERT_RETURN)
     skill = dataset.columns["skill"][dataset.starts]
     means = [dataset.returns[skill == k].mean() for k in range(len(SKILLS))]
     assert means == sorted(means)

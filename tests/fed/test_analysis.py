@@ -4,14 +4,16 @@ import numpy as np
 import pytest
 
 from data.errors import InputError
-from fed.analysis import Run, grouped, last_score, reached
+from fed.analysis import Run, extra_cells, grouped, reached
 
 
 def run(**settings) -> Run:
     base = {"pooled": False, "seed": 0, "choices.algo": "sac", "choices.fed": "fedavg", "choices.split": "iid"}
     base |= {"choices.data": "pendulum", "split.clients": 10, "fed.fraction": 1.0}
     rounds = np.arange(10)
-    return Run(Path("run"), base | {k.replace("__", "."): v for k, v in settings.items()}, rounds, rounds * 10.0)
+    results = {"score": 70.0, "held_out": {"score": 60.0, "episode_metrics": {"lap_completed": 0.5}}}
+    settings = base | {k.replace("__", "."): v for k, v in settings.items()}
+    return Run(Path("run"), settings, rounds, rounds * 10.0, results)
 
 
 def test_seeds_of_one_method_share_a_group_and_methods_do_not():
@@ -33,8 +35,14 @@ def test_oracles_that_saw_other_rows_are_not_one_group():
     assert len(grouped([run(pooled=True), run(pooled=True, split__rows_per_client=100)])) == 2
 
 
-def test_scores_are_of_the_last_rounds_and_a_run_that_never_arrives_is_missing():
-    assert last_score(run()) == 70.0
+def test_columns_appear_where_some_run_knows_them():
+    cells = extra_cells(
+        {"one": [run(), run()], "other": [Run(Path("x"), {}, np.arange(1), np.arange(1), {"score": 1})]}
+    )
+    assert cells == {"held out": ["60.0", "–"], "held-out laps": ["50%", "–"]}
+
+
+def test_a_run_that_never_arrives_is_missing():
     assert len(reached([run(), run()], target=50)) == 2
     assert reached([run()], target=1000) == []
 

@@ -122,7 +122,7 @@ def test_the_summary_says_on_which_data_and_with_which_code(configure, run):
     folder = run(configure())
     summary = json.loads((folder.path / "summary.json").read_text())
     assert summary["finished"]
-    assert summary["environment"] == "Pendulum-v1"
+    assert summary["environments"][0]["id"] == "Pendulum-v1"
     assert len(summary["data"]["hash"]) >= 32
     assert "torch" in summary["libraries"]
     assert json.loads((folder.path / "shards.json").read_text())

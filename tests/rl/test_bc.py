@@ -8,7 +8,7 @@ from tests.rl.test_sac import as_row
 def test_a_stacked_cohort_equals_separate_runs_of_a_plain_loop():
     cohort = make("bc", 3)
     plains = [plain_copy(cohort.actor.network, cohort.params["actor"][k].detach()) for k in range(3)]
-    adams = [torch.optim.Adam(plain.parameters(), 3e-4) for plain in plains]
+    adams = [torch.optim.Adam(plain.parameters(), 1e-3) for plain in plains]
     for step in range(20):
         batch = random_batch(cohort, 3, 32, seed=step)
         cohort.update(batch)

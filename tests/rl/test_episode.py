@@ -3,10 +3,13 @@ import numpy as np
 import pytest
 import torch
 
+from data.dataset import Environment
 from data.errors import InputError
 from rl.deployment import Policy
 from rl.envs.episode import Episode, evenly, play, save_picture, save_video
 from rl.policies import TanhGaussian
+
+PENDULUM = Environment("Pendulum-v1")
 
 
 @pytest.fixture
@@ -17,8 +20,8 @@ def policy() -> Policy:
 
 
 def test_an_episode_is_drawn_at_the_steps_asked_for_and_is_the_same_episode(policy, tmp_path):
-    bare = play(policy, "Pendulum-v1", seed=3, max_steps=1000)
-    drawn = play(policy, "Pendulum-v1", seed=3, max_steps=1000, draw=evenly(len(bare.rewards), 5))
+    bare = play(policy, PENDULUM, seed=3, max_steps=1000)
+    drawn = play(policy, PENDULUM, seed=3, max_steps=1000, draw=evenly(len(bare.rewards), 5))
     assert bare.rewards == drawn.rewards
     assert list(drawn.frames) == [0, 50, 100, 149, 199]
     save_video(drawn, tmp_path / "v.gif")

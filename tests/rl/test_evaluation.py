@@ -3,10 +3,13 @@ import numpy as np
 import pytest
 import torch
 
+from data.dataset import Environment
 from data.errors import InputError
 from rl.deployment import Policy
 from rl.envs.evaluation import Evaluator
 from rl.policies import TanhGaussian
+
+PENDULUM = Environment("Pendulum-v1")
 
 
 @pytest.fixture
@@ -18,7 +21,7 @@ def policy() -> Policy:
 
 
 def test_returns_are_those_of_playing_one_environment_at_a_time(policy):
-    evaluation = Evaluator("Pendulum-v1", episodes=2, seed=7, max_steps=1000)(policy)
+    evaluation = Evaluator([PENDULUM], episodes=2, seed=7, max_steps=1000)(policy)
     assert (evaluation.lengths == 200).all()
     for k in range(2):
         module = policy.module(k)
@@ -31,7 +34,7 @@ def test_returns_are_those_of_playing_one_environment_at_a_time(policy):
                     action = module(torch.from_numpy(observation[None]))[0].numpy()
                 observation, reward, terminated, truncated, _ = env.step(action)
                 total, done = total + reward, terminated or truncated
-            assert evaluation.returns[k, episode] == pytest.approx(total, rel=1e-3)
+            assert evaluation.returns[k, 0, episode] == pytest.approx(total, rel=1e-3)
 
 
 def test_an_episode_counts_until_its_first_end(policy):
@@ -39,7 +42,7 @@ def test_an_episode_counts_until_its_first_end(policy):
     actor = TanhGaussian.build(11, 3, [8])
     zero = torch.zeros(1, actor.network.parameters)
     still = Policy(actor, zero, torch.zeros(11), torch.ones(11), -torch.ones(3), torch.ones(3))
-    evaluation = Evaluator("Hopper-v5", episodes=3, seed=0, max_steps=2000)(still)
+    evaluation = Evaluator([Environment("Hopper-v5")], episodes=3, seed=0, max_steps=2000)(still)
     env = gym.make("Hopper-v5")
     for episode in range(3):
         env.reset(seed=episode)
@@ -47,15 +50,28 @@ def test_an_episode_counts_until_its_first_end(policy):
         while not done:
             _, reward, terminated, truncated, _ = env.step(np.zeros(3))
             total, steps, done = total + reward, steps + 1, terminated or truncated
-        assert evaluation.lengths[0, episode] == steps
-        assert evaluation.returns[0, episode] == pytest.approx(total)
+        assert evaluation.lengths[0, 0, episode] == steps
+        assert evaluation.returns[0, 0, episode] == pytest.approx(total)
+
+
+def test_environments_played_side_by_side_are_those_played_alone(policy):
+    """Pendulums of two lengths of gravity, one ending earlier: each as if it were the only one."""
+    moon, short = Environment("Pendulum-v1", {"g": 1.6}), Environment("Pendulum-v1", {"max_episode_steps": 50})
+    settings = {"episodes": 2, "seed": 7, "max_steps": 1000}
+    together = Evaluator([PENDULUM, moon, short], **settings)(policy)
+    assert together.returns.shape == (2, 3, 2)
+    for v, environment in enumerate((PENDULUM, moon, short)):
+        alone = Evaluator([environment], **settings)(policy)
+        np.testing.assert_allclose(together.returns[:, v], alone.returns[:, 0], rtol=1e-4)
+        assert np.array_equal(together.lengths[:, v], alone.lengths[:, 0])
+    assert not np.allclose(together.returns[:, 0], together.returns[:, 1])
 
 
 def test_evaluation_is_deterministic(policy):
-    evaluator = Evaluator("Pendulum-v1", episodes=3, seed=0, max_steps=1000)
+    evaluator = Evaluator([PENDULUM], episodes=3, seed=0, max_steps=1000)
     assert np.array_equal(evaluator(policy).returns, evaluator(policy).returns)
 
 
 def test_an_unknown_environment_is_a_sentence(policy):
     with pytest.raises(InputError, match=r"'Pendulum-v9' cannot be made.*data\.env="):
-        Evaluator("Pendulum-v9", episodes=1, seed=0, max_steps=10)(policy)
+        Evaluator([Environment("Pendulum-v9")], episodes=1, seed=0, max_steps=10)(policy)
