@@ -14,7 +14,7 @@ run: setup
 	@echo "== The floor: every team for itself"
 	$(BIN)/python scripts/run_fed.py --fed local --out $(RUN)/local eval.every=15
 	@echo "== The oracle: all logs in one place"
-	$(BIN)/python scripts/run_centralized.py --out $(RUN)/centralised batch_size=2560
+	$(BIN)/python scripts/run_centralized.py --out $(RUN)/centralised
 	@echo "== What federation costs and buys"
 	$(BIN)/python scripts/analyze.py $(RUN) --target 75 --out $(RUN)/curves.png
 	$(BIN)/python scripts/evaluate.py $(RUN)/federated --episodes 5 --picture $(RUN)/laps.png

@@ -95,7 +95,7 @@ EXTRA_COLUMNS = {
     "at home": (("own_score",), "{:.1f}"),
     "held out": (("held_out", "score"), "{:.1f}"),
     "laps": (("episode_metrics", "lap_completed"), "{:.0%}"),
-    "held-out laps": (("held_out", "episode_metrics", "lap_completed"), "{:.0%}"),
+    "laps, held out": (("held_out", "episode_metrics", "lap_completed"), "{:.0%}"),
     "lap, s": (("episode_metrics", "lap_time"), "{:.1f}"),
 }
 

@@ -52,6 +52,7 @@ def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = 
             choices[override.key_or_group] = override.value()
     config = _compose_groups(root, choices)
     known = {key: value for key, value in leaves(config).items() if not key.startswith("choices.")}
+    known.setdefault("data.path", None)  # several sources by name are one setting too, and so are those they replace
     for key, value in leaves(settings, stop_at=known).items():
         _set(config, known, key, value)
     for override in parsed:
@@ -147,7 +148,7 @@ def _set(config: DictConfig, known: dict[str, object], key: str, value: object, 
         _check_kind(key, known[key], value)
     elif not added:
         raise InputError(f"There is no setting '{key}'; {_nearest_key(key, known)}")
-    OmegaConf.update(config, key, value, force_add=True)
+    OmegaConf.update(config, key, value, merge=False, force_add=True)
 
 
 def _nearest_key(key: str, known: dict[str, object]) -> str:

@@ -20,7 +20,7 @@ from fed.config import made
 from fed.engines.inprocess import Layout
 from fed.participation import participants_per_round
 from rl.deployment import Policy
-from rl.envs.evaluation import Evaluator, with_references
+from rl.envs.evaluation import Evaluator, check, with_references
 from rl.learner import Learner, Task
 
 
@@ -52,7 +52,7 @@ class Experiment:
         chosen = {name: config.engine[name] for name in ("width", "workers", "threads")}
         layout = Layout.choose(taking_part, max(config.algo.get("hidden", [0])), **chosen)
         config = OmegaConf.merge(config, {"engine": asdict(layout)})
-        evaluator = _evaluator(config, dataset.environments)
+        evaluator = _evaluator(config, dataset, task)
         experiment = cls(config, dataset, shards, moments, normaliser, make_learner, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
@@ -113,7 +113,8 @@ def _learner_factory(config: DictConfig, task: Task) -> Callable[[int], Learner]
     return lambda clients: make(task, clients, device=config.device)
 
 
-def _evaluator(config: DictConfig, logged: tuple[Environment, ...]) -> Evaluator | None:
+def _evaluator(config: DictConfig, dataset: Dataset, task: Task) -> Evaluator | None:
+    logged = dataset.environments
     if config.eval.every is None or not logged:
         return None
     for environment in logged:
@@ -124,11 +125,11 @@ def _evaluator(config: DictConfig, logged: tuple[Environment, ...]) -> Evaluator
                 "trust it with data.env=…, or train without a simulator with eval=none."
             )
     environments = [*logged, *(_held_out(entry, logged) for entry in config.data.held_out)]
+    for environment in environments:
+        check(environment, task.observations, task.actions)
     named = zip(environments, environment_names(environments), strict=True)
     environments = [with_references(replace(environment, name=name)) for environment, name in named]
-    evaluator = Evaluator(environments, config.eval.episodes, config.eval.seed, config.eval.max_steps)
-    evaluator.check()
-    return evaluator
+    return Evaluator(environments, config.eval.episodes, config.eval.seed, config.eval.max_steps)
 
 
 def _held_out(entry: str | DictConfig, logged: tuple[Environment, ...]) -> Environment:

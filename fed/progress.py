@@ -32,8 +32,9 @@ class RoundProgress:
         choices, shards = experiment.config.choices, experiment.shards
         clients = f"{len(shards)} clients" if len(shards) > 1 else "1 client"
         method = "centralised" if experiment.config.pooled else choices.fed
+        data = experiment.dataset.name if choices.data == "file" else choices.data
         self._say(
-            f"[bold]{choices.algo} · {method}[/] on {experiment.dataset.name}: {clients}, {len(shards.order):,} rows, "
+            f"[bold]{choices.algo} · {method}[/] on {data}: {clients}, {len(shards.order):,} rows, "
             f"{self.rounds} rounds × {experiment.config.updates_per_round} updates, in {path}"
         )
         if not experiment.dataset.environments:

@@ -7,6 +7,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
 
@@ -22,17 +23,18 @@ def main() -> None:
     options = parser.parse_args()
     groups = grouped(read_runs(options.runs))
     extra = extra_cells(groups)
-    several = any(len(runs) > 1 for runs in groups.values())
-    names = ("runs", "score", *["worst … best"] * several, f"rounds to {options.target:g}", *extra)
-    table = Table(Column("method", overflow="fold"), *(Column(name, justify="right") for name in names))
+    names = ("runs", "score", f"rounds to {options.target:g}", *extra)
+    columns = (Column(name.replace(" ", "\n"), justify="right") for name in names)  # narrow enough for 80 letters
+    table = Table(Column("method", overflow="fold", min_width=16), *columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, (name, runs) in enumerate(groups.items()):
         scores, rounds = [run.results["score"] for run in runs], reached(runs, options.target)
-        cells = [str(len(runs)), f"{np.mean(scores):.1f}", *[f"{min(scores):.1f} … {max(scores):.1f}"] * several]
+        spread = f" ({min(scores):.0f}–{max(scores):.0f})" * (len(runs) > 1)
         median = np.median([*rounds, *[np.inf] * (len(runs) - len(rounds))])  # never is infinitely late
-        share = f" ({len(rounds)} of {len(runs)})" * several
-        cells.append((f"{median:.1f}" if np.isfinite(median) else "never") + share)
+        share = f" ({len(rounds)}/{len(runs)})" * (0 < len(rounds) < len(runs))
+        arrival = (f"{median:.1f}" if np.isfinite(median) else "never") + share
+        cells = (str(len(runs)), f"{np.mean(scores):.1f}{spread}", arrival)
         table.add_row(name, *cells, *(column[number] for column in extra.values()))
-    table.caption = "score: mean of a run's last five evaluations; rounds: median over runs"
+    table.caption = "score: mean of the last five evaluations (worst–best run); rounds: median"
     Console().print(table)
     if options.out:
         draw_curves(groups, options.out)

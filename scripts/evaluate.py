@@ -7,9 +7,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Column, Table
-from rl.envs.racing.laps import save_laps
 
 from data.command_line import Parser, guarded
 from data.errors import InputError
@@ -17,6 +17,7 @@ from fed.scoring import mean_of_known, scores_of
 from fed.trained import TrainedRun
 from rl.envs.episode import STILLS, VIDEO_FRAMES, evenly, play, save_picture, save_video
 from rl.envs.evaluation import Evaluation
+from rl.envs.racing.laps import save_laps
 from rl.export import FORMATS, export_policy
 
 
@@ -60,7 +61,8 @@ def show(run: TrainedRun, evaluation: Evaluation) -> None:
     """A row for each environment of the server's policy, or for each client's own policy."""
     metrics = [name for name in evaluation.metrics if name not in ("progress", "laps")]  # the return says as much
     names = ("score", "return", "±", "steps", *(name.replace("_", " ") for name in metrics))
-    table = Table("", *(Column(name, justify="right") for name in names))
+    columns = (Column(name, justify="right") for name in names)
+    table = Table(Column("", no_wrap=True), *columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.title = f"{evaluation.returns.shape[2]} episodes in each of {len(run.environments)} environments"
 
     def add(name: str, policies: slice, environments: slice, style: str | None = None) -> None:

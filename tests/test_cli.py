@@ -149,9 +149,10 @@ def test_runs_are_compared_in_a_table_and_a_picture(call, tmp_path):
     assert "bc centralised" in done.stdout
     assert "never" in done.stdout
     assert (tmp_path / "c.png").stat().st_size > 10_000
-    assert all(number in done.stdout for number in ("0 of 1", "never"))  # nothing is cut off at 80 columns
+    assert "…" not in done.stdout  # nothing is cut off at 80 columns
     parent = script("analyze.py", tmp_path)
-    assert parent.stdout.count("0 of 1") == 2  # a folder of runs stands for them
+    assert "bc fedavg" in parent.stdout  # a folder of runs stands for them
+    assert "bc centralised" in parent.stdout
     assert script("analyze.py", tmp_path / "absent").returncode == 2
 
 

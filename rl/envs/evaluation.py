@@ -29,11 +29,6 @@ class Evaluator:
         self.environments, self.episodes, self.seed, self.max_steps = environments, episodes, seed, max_steps
         self.batches: list[gym.vector.VectorEnv] = []
 
-    def check(self) -> None:
-        """Fail now rather than after the first round of training."""
-        for environment in self.environments:
-            make_batch(environment, 1).close()
-
     def __call__(self, policy: Policy) -> Evaluation:
         """Many policies are played a group at a time."""
         group = max(1, LARGEST_BATCH // (self.episodes * len(self.environments)))
@@ -110,6 +105,21 @@ def make_batch(environment: Environment, count: int) -> gym.vector.VectorEnv:
             f"The environment '{environment.id}' cannot be made ({error}); name another with data.env=…, "
             "or switch evaluation off with eval=none."
         ) from error
+
+
+def check(environment: Environment, observation_size: int, action_size: int) -> None:
+    """Fail now rather than after the first round of training."""
+    batch = make_batch(environment, 1)
+    batch.close()
+    for what, space, size in (
+        ("observations", batch.single_observation_space, observation_size),
+        ("actions", batch.single_action_space, action_size),
+    ):
+        if space.shape != (size,):
+            raise InputError(
+                f"The environment '{environment.id}' has {what} of shape {space.shape} but the data have {size}; "
+                "make it with the settings of the logs, or name another."
+            )
 
 
 def with_references(environment: Environment) -> Environment:

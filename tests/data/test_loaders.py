@@ -1,13 +1,18 @@
 """What `load` accepts in the D4RL layout, alone and put together, and how it refuses the rest."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 
-from data import load
+from data import load, loaders, recipes
+from data.dataset import Dataset, Environment, References, environment_names
+from data.errors import InputError
 from data.references import environment_references
+from data.spaces import own_settings, symmetric
+from data.validation import validate
 
 ROWS = 40
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "mujoco"
@@ -174,3 +179,65 @@ def test_the_regenerated_logs_load():
     both = load({"expert": str(SHARED / "halfcheetah_expert.hdf5"), "medium": str(SHARED / "halfcheetah_medium.hdf5")})
     assert both.environments[0].id == "HalfCheetah-v5"
     assert both.environments[0].references.label == "D4RL references (made for gym v2), evaluated in HalfCheetah-v5"
+
+
+# ---- several environments ----
+
+
+def in_environment(env_id: str, rows: int, low: float = 0.0, **kwargs) -> Dataset:
+    columns = {
+        "observations": np.zeros((rows, 2)),
+        "next_observations": np.zeros((rows, 2)),
+        "actions": np.zeros((rows, 1)),
+        "rewards": np.zeros(rows),
+        "terminals": np.zeros(rows, bool),
+    }
+    environment = Environment(env_id, kwargs, References(low, 10.0, "made up"))
+    return validate(env_id, columns, spaces=symmetric(2, 1, 1.0), environment=environment)
+
+
+def test_environments_of_one_family_are_put_together_and_told_apart(monkeypatch):
+    parts = {
+        "a": in_environment("Race/Oval-v0", 3, car="wet"),
+        "b": in_environment("Race/Esses-v0", 4, car="dry"),
+        "c": in_environment("Race/Oval-v0", 2, car="wet"),
+        "d": in_environment("Race/Oval-v0", 1, car="dry"),
+    }
+    monkeypatch.setattr(loaders, "load", lambda path, env: parts[path])
+    dataset = loaders._load_sources({name: name for name in parts}, None)
+    assert dataset.labels["environment"] == ["Oval wet", "Esses dry", "Oval dry"]
+    assert list(dataset.columns["environment"]) == [0] * 3 + [1] * 4 + [0] * 2 + [2]
+    assert all(environment.references.high == 10.0 for environment in dataset.environments)
+    parts["c"] = in_environment("Race/Oval-v0", 2, low=1.0, car="wet")
+    assert loaders._load_sources({name: name for name in parts}, None).environments[0].references is None
+    parts["b"] = in_environment("Other/Esses-v0", 4)
+    with pytest.raises(InputError, match="differ in environment"):
+        loaders._load_sources({name: name for name in parts}, None)
+
+
+def test_names_of_environments_are_short_and_distinct():
+    oval, wet = Environment("Race/Oval-v0", {"beams": 9}), Environment("Race/Oval-v0", {"beams": 9, "car": "wet"})
+    assert environment_names([oval]) == ["Race/Oval-v0"]
+    assert environment_names([oval, wet]) == ["Oval", "Oval wet"]
+    assert len(set(environment_names([oval, Environment("Other/Oval-v0", {"beams": 9})]))) == 2
+    assert environment_names([replace(oval, name="mine"), wet]) == ["mine", "Oval wet"]
+
+
+def test_settings_that_an_id_stands_for_are_not_repeated():
+    import rl.envs  # noqa: F401  (it registers racing)
+
+    assert own_settings("FedRacing/Oval-v0", {"track": "Oval", "car": "wet"}) == {"car": "wet"}
+    assert own_settings("FedRacing/Oval-v0", {"track": "Kidney"}) == {"track": "Kidney"}
+    assert own_settings("Unknown-v0", {"a": 1}) == {"a": 1}
+
+
+def test_logs_that_are_not_there_are_made_by_the_recipe_of_their_name():
+    made = []
+    recipes.register("fedrl/test/", made.append, ["fedrl/test/one-v0"])
+    try:
+        with pytest.raises(InputError, match="could not be downloaded"):
+            load("fedrl/test/two-v0")
+        assert made == ["fedrl/test/two-v0"]
+        assert "fedrl/test/one-v0" in recipes.known_ids()
+    finally:
+        recipes._RECIPES.pop("fedrl/test/")

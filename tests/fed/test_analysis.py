@@ -39,7 +39,7 @@ def test_columns_appear_where_some_run_knows_them():
     cells = extra_cells(
         {"one": [run(), run()], "other": [Run(Path("x"), {}, np.arange(1), np.arange(1), {"score": 1})]}
     )
-    assert cells == {"held out": ["60.0", "–"], "held-out laps": ["50%", "–"]}
+    assert cells == {"held out": ["60.0", "–"], "laps, held out": ["50%", "–"]}
 
 
 def test_a_run_that_never_arrives_is_missing():

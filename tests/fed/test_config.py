@@ -54,6 +54,14 @@ def test_a_runs_own_config_file_gives_the_run_again(tmp_path):
     assert again == first
 
 
+def test_sources_by_name_are_replaced_as_a_whole_or_one_by_one():
+    assert compose("train", ["data.path={a: x}"]).data.path == {"a": "x"}
+    assert compose("train", ["data.path=x"]).data.path == "x"
+    path = compose("train", ["data.path.oval=x"]).data.path
+    assert path.oval == "x"
+    assert len(path) == 10
+
+
 def test_a_config_file_with_a_wrong_key_is_refused(tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("algo:\n  clipp: 0.9\n")
