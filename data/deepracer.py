@@ -204,7 +204,7 @@ def _environment(track: Path, mostly_reversed: bool) -> Environment:
     if mostly_reversed:
         kwargs["track_options"]["reverse"] = True
     way = " reversed" if mostly_reversed else ""
-    return Environment(ENV_ID, kwargs, name=f"{track.stem}{way} (our simulator, DeepRacer-scale car)")
+    return Environment(ENV_ID, kwargs, name=f"{track.stem}{way} (our simulator)")
 
 
 def _note(name: str, traces: Traces, drives: Drives) -> str:

@@ -62,7 +62,7 @@ def show(run: TrainedRun, evaluation: Evaluation) -> None:
     metrics = [name for name in evaluation.metrics if name not in ("progress", "laps")]  # the return says as much
     names = ("score", "return", "±", "steps", *(name.replace("_", " ") for name in metrics))
     columns = (Column(name, justify="right") for name in names)
-    table = Table(Column("", no_wrap=True), *columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = Table(Column("", min_width=18, max_width=30), *columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.title = f"{evaluation.returns.shape[2]} episodes in each of {len(run.environments)} environments"
 
     def add(name: str, policies: slice, environments: slice, style: str | None = None) -> None:

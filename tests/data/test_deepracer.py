@@ -343,7 +343,7 @@ def test_the_track_is_found_by_length_then_by_place_then_by_direction(job):
     (tracks / "e_damaged.npy").write_bytes(b"no array")
     forward, backward = job(drive(STEADY)), job(drive(-STEADY, way=-1))
     assert Path(forward.environments[0].kwargs["track"]).name == "round.npy"
-    assert forward.environments[0].name == "round (our simulator, DeepRacer-scale car)"
+    assert forward.environments[0].name == "round (our simulator)"
     assert Path(backward.environments[0].kwargs["track"]).name == "c_backwards.npy"
     assert "reverse" not in backward.environments[0].kwargs["track_options"]
 
