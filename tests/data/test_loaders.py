@@ -231,7 +231,8 @@ def test_settings_that_an_id_stands_for_are_not_repeated():
     assert own_settings("Unknown-v0", {"a": 1}) == {"a": 1}
 
 
-def test_logs_that_are_not_there_are_made_by_the_recipe_of_their_name():
+def test_logs_that_are_not_there_are_made_by_the_recipe_of_their_name(monkeypatch):
+    monkeypatch.setenv("MINARI_REMOTE", "nowhere://at-all")
     made = []
     recipes.register("fedrl/test/", made.append, ["fedrl/test/one-v0"])
     try:
