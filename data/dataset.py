@@ -29,6 +29,11 @@ class Environment:
     name: str = ""  # for tables; empty: made from the id and the settings
     held_out: bool = False  # no row comes from it: for evaluation only
 
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """The returns that score 0 and 100, if they are known."""
+        return self.references and (self.references.low, self.references.high)
+
     def is_like(self, other: "Environment") -> bool:
         """The same simulator with the same settings, whatever its references are called."""
         return (self.id, dict(self.kwargs)) == (other.id, dict(other.kwargs))

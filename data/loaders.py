@@ -15,7 +15,7 @@ from data.dataset import Dataset, Environment, environment_names
 from data.deepracer import deepracer_jobs, is_deepracer, load_deepracer
 from data.errors import InputError
 from data.minari_logs import ID, fetched_folder, is_minari_folder, load_minari_folder, local_folder, local_ids
-from data.recipes import known_ids, recipe_of
+from data.recipes import check_version, known_ids, recipe_of
 from data.references import d4rl_references, environment_references
 from data.spaces import Spaces, registered, spaces_of, symmetric
 from data.validation import validate
@@ -49,6 +49,7 @@ def load(path: str | os.PathLike | Mapping[str, str], env: str | None = None) ->
     if "/" in text and ID.fullmatch(text):
         if (make := recipe_of(text)) is not None and not is_minari_folder(local_folder(text)):
             make(text)  # real logs, made here by a documented recipe
+        check_version(text)
         return load_minari_folder(fetched_folder(text, known=known_ids()), text, env)
     if ID.fullmatch(text) and text in local_ids():
         return load_minari_folder(fetched_folder(text), text, env)
@@ -143,9 +144,10 @@ def _load_sources(paths: Mapping[str, str], env: str | None) -> Dataset:
 
 def _families(one: Dataset, other: Dataset) -> list[str | None]:
     """What must be equal: environments of one namespace are made to share their spaces; others stand for themselves."""
-    ids = [part.environments[0].id if part.environments else None for part in (one, other)]
-    namespaces = {id.rpartition("/")[0] if id else "" for id in ids}
-    return ids if len(namespaces) > 1 or "" in namespaces else [None, None]
+    ids = [", ".join(sorted({e.id for e in part.environments})) or None for part in (one, other)]
+    namespaces = {e.id.rpartition("/")[0] for part in (one, other) for e in part.environments}
+    of_one_family = len(namespaces) == 1 and "" not in namespaces and None not in ids
+    return [None, None] if of_one_family else ids
 
 
 def _concatenate(names: list[str], parts: list[Dataset]) -> Dataset:
@@ -185,19 +187,19 @@ def _merged_environments(parts: list[Dataset]) -> tuple[tuple[Environment, ...],
     merged: list[Environment] = []
     indices = []
     for part in parts:
+        numbers = []  # of the part's environments among the merged ones
         for environment in part.environments:
             known = next((i for i, other in enumerate(merged) if environment.is_like(other)), None)
             if known is None:
                 known = len(merged)
                 merged.append(environment)
-            elif _bounds(environment) != _bounds(merged[known]):  # a score must mean one thing
+            elif environment.bounds != merged[known].bounds:  # a score must mean one thing
                 merged[known] = replace(merged[known], references=None)
-            indices.append(np.full(len(part), known, np.int32))
+            numbers.append(known)
+        own = part.columns["environment"] if len(numbers) > 1 else np.zeros(len(part), np.int32)
+        if numbers:
+            indices.append(np.array(numbers, np.int32)[own])
     return tuple(merged), np.concatenate(indices) if indices else np.zeros(0, np.int32)
-
-
-def _bounds(environment: Environment) -> tuple[float, float] | None:
-    return environment.references and (environment.references.low, environment.references.high)
 
 
 def _nearest_file(place: Path) -> str:

@@ -213,7 +213,7 @@ def _environment(metadata: Mapping[str, Any], name: str, chosen: str | None) -> 
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"Dataset '{name}' has an unreadable env_spec ({error!r}); fetch it anew.") from error
     logged_id = environment.id if environment else None
-    if chosen is not None:
+    if chosen is not None and chosen != logged_id:
         environment = Environment(chosen)
     if environment is None:
         return None
@@ -222,6 +222,8 @@ def _environment(metadata: Mapping[str, Any], name: str, chosen: str | None) -> 
 
 def _references(metadata: Mapping[str, Any], name: str, logged_id: str | None, env_id: str) -> References | None:
     low, high = metadata.get("ref_min_score"), metadata.get("ref_max_score")
+    if env_id != logged_id and "/" in env_id:
+        return None  # another member of a family: it has references of its own
     if low is None or high is None or not low < high:
         return environment_references(env_id)
     elsewhere = f", evaluated in {env_id}" if env_id != logged_id else ""

@@ -23,7 +23,7 @@ def ensure_minari(
     *,
     env: Any,
     algorithm: str,
-    references: Callable[[], References],
+    references: Callable[[], References | None],
     labels: Mapping[str, list[str]],
 ) -> str:
     """Write the dataset unless it is there; gives the id that `load` and `minari.load_dataset` take.
@@ -60,9 +60,11 @@ def _check_same_recipe(folder: Path, dataset_id: str, recipe: dict) -> None:
         )
 
 
-def _create(dataset_id: str, episodes: list, env: Any, algorithm: str, references: References, recipe: Mapping):
+def _create(dataset_id: str, episodes: list, env: Any, algorithm: str, references: References | None, recipe: Mapping):
     import minari
 
+    if references is None:
+        raise InputError(f"Dataset '{dataset_id}' would have no scores: its expert is no better than its weak driver.")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="`(code_permalink|author|author_email)` is set to None")
         return minari.create_dataset_from_buffers(

@@ -157,4 +157,4 @@ def _episode_buffers(episodes: int, seed: int) -> list:
     return buffers
 
 
-register(DATASET_ID, ensure_pendulum, [DATASET_ID])
+register(DATASET_ID, ensure_pendulum, [DATASET_ID], VERSION)

@@ -39,8 +39,11 @@ class Run:
         scored = [record for record in history if record["score"] is not None]
         if not scored:
             raise InputError(f"'{path}' has no scored round; was it run without an environment or references?")
+        results = last_results(history)
+        if results.get("score") is None:
+            raise InputError(f"'{path}' has no scored round after training; let it run on with --resume.")
         rounds, scores = (np.array([record[key] for record in scored]) for key in ("round", "score"))
-        return cls(path, leaves(read_settings(config)), rounds, scores, last_results(history))
+        return cls(path, leaves(read_settings(config)), rounds, scores, results)
 
     def choice(self, group: str) -> object:
         """What was chosen in a group of configurations; the oracle's split does not matter."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import torch
@@ -88,7 +89,7 @@ class Experiment:
 
     def own_environments(self, client: int) -> list[int]:
         """Which of the evaluator's environments a client's rows come from."""
-        if "environment" not in self.dataset.columns:
+        if len(self.dataset.environments) < 2:
             return [0]
         return np.unique(self.dataset.columns["environment"][self.shards.rows(client)]).tolist()
 
@@ -115,7 +116,11 @@ def _learner_factory(config: DictConfig, task: Task) -> Callable[[int], Learner]
 
 def _evaluator(config: DictConfig, dataset: Dataset, task: Task) -> Evaluator | None:
     logged = dataset.environments
-    if config.eval.every is None or not logged:
+    if config.eval.every is None:
+        return None
+    if not logged:
+        if config.data.held_out:
+            raise InputError("data.held_out needs logs that name an environment; set data.env=….")
         return None
     for environment in logged:
         if config.data.env is None and not registered(environment.id):
@@ -129,6 +134,9 @@ def _evaluator(config: DictConfig, dataset: Dataset, task: Task) -> Evaluator | 
         check(environment, task.observations, task.actions)
     named = zip(environments, environment_names(environments), strict=True)
     environments = [with_references(replace(environment, name=name)) for environment, name in named]
+    for seen, held_out in product(environments[: len(logged)], environments[len(logged) :]):
+        if seen.id == held_out.id and seen.bounds == held_out.bounds:
+            raise InputError(f"'{held_out.id}' is to be held out, but logs come from it ('{seen.name}'); name another.")
     return Evaluator(environments, config.eval.episodes, config.eval.seed, config.eval.max_steps)
 
 

@@ -63,7 +63,8 @@ class RoundProgress:
     def observe(self, record: dict) -> None:
         if record["return_mean"] is not None:
             score = "" if record["score"] is None else f"score {record['score']:.1f}"
-            away = f", held-out {record['held_out']['score']:.1f}" if record.get("held_out", {}).get("score") else ""
+            held_out = record.get("held_out", {}).get("score")
+            away = "" if held_out is None else f", held-out {held_out:.1f}"
             result = f"return {record['return_mean']:.1f}" if not score else f"{score}{away}"
             self.result = ", ".join([result, *laps_in_words(record.get("episode_metrics", {}))])
         for client, why in record.get("failures", {}).items():

@@ -12,10 +12,11 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from data.command_line import Parser, guarded
+from data.dataset import Environment
 from data.errors import InputError
 from fed.scoring import mean_of_known, scores_of
 from fed.trained import TrainedRun
-from rl.envs.episode import STILLS, VIDEO_FRAMES, evenly, play, save_picture, save_video
+from rl.envs.episode import STILLS, VIDEO_FRAMES, Episode, evenly, play, save_picture, save_video
 from rl.envs.evaluation import Evaluation
 from rl.envs.racing.laps import save_laps
 from rl.export import FORMATS, export_policy
@@ -28,33 +29,31 @@ def main() -> None:
             raise InputError(f"'{path}' must end in {' or '.join(endings)}.")
     run = TrainedRun.load(options.run)
     row = 0 if options.client is None else run.row_of(options.client)
+    chosen = run.environment(options.environment)
     if options.export:
         export_policy(run.policy, options.export, row)
         print(f"policy of {run.name(row)}, round {run.round}, in {options.export}")
     evaluation = run.evaluate(options.episodes, options.seed)
     show(run, evaluation)
     title = f"{options.run.name}, {run.name(row)}, round {run.round}"
-    racing = all(environment.id.startswith("FedRacing/") for environment in run.environments)
-    if options.picture and racing:
-        save_laps(run.policy, run.environments, options.seed, row, options.picture, title)
+    if options.picture and all(environment.id.startswith("FedRacing/") for environment in run.environments):
+        drawn = run.environments if options.environment is None else [chosen]
+        save_laps(run.policy, drawn, options.seed, row, options.picture, title)
         print(f"laps in {options.picture}")
-    if options.video or (options.picture and not racing):
-        draw_episode(run, evaluation, row, options, title)
-
-
-def draw_episode(run: TrainedRun, evaluation: Evaluation, row: int, options: argparse.Namespace, title: str) -> None:
-    """One episode in the chosen environment, as stills or as a video."""
-    environment = run.environment(options.environment)
-    same = (run.policy, environment, options.seed, run.config.eval.max_steps, row)
-    frames = VIDEO_FRAMES if options.video else STILLS
-    episode = play(*same, draw=evenly(len(play(*same).rewards), frames))
-    if options.video:
-        save_video(episode, options.video)
-        print(f"video in {options.video}")
-    else:
-        returns = evaluation.returns[row, run.environments.index(environment)]
-        save_picture(episode, returns, options.picture, f"{title}, {environment.name}")
+    elif options.picture:
+        episode = drawn_episode(run, chosen, row, options.seed, STILLS)
+        returns = evaluation.returns[row, run.environments.index(chosen)]
+        save_picture(episode, returns, options.picture, f"{title}, {chosen.name}")
         print(f"picture in {options.picture}" + f" (no frames: {episode.no_frames_because})" * (not episode.frames))
+    if options.video:
+        save_video(drawn_episode(run, chosen, row, options.seed, VIDEO_FRAMES), options.video)
+        print(f"video in {options.video}")
+
+
+def drawn_episode(run: TrainedRun, environment: Environment, row: int, seed: int, frames: int) -> Episode:
+    """Played twice: once to learn its length, once to draw so many of its steps."""
+    same = (run.policy, environment, seed, run.config.eval.max_steps, row)
+    return play(*same, draw=evenly(len(play(*same).rewards), frames))
 
 
 def show(run: TrainedRun, evaluation: Evaluation) -> None:
@@ -65,7 +64,7 @@ def show(run: TrainedRun, evaluation: Evaluation) -> None:
     table = Table(Column("", min_width=18, max_width=30), *columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.title = f"{evaluation.returns.shape[2]} episodes in each of {len(run.environments)} environments"
 
-    def add(name: str, policies: slice, environments: slice, style: str | None = None) -> None:
+    def add(name: str, policies: slice, environments: slice | list[int], style: str | None = None) -> None:
         score = scores_of(evaluation.returns, run.environments)[policies, environments].mean()
         returns = evaluation.returns[policies, environments]
         cells = ["–" if np.isnan(score) else f"{score:.1f}", f"{returns.mean():.1f}", f"{returns.std():.1f}"]
@@ -75,15 +74,18 @@ def show(run: TrainedRun, evaluation: Evaluation) -> None:
             cells.append("–" if value is None else f"{value:.1f} s" if metric == "lap_time" else f"{value:.0%}")
         table.add_row(name, *cells, style=style)
 
-    everything = slice(None)
+    everyone = slice(None)
+    seen, held_out = ([v for v, e in enumerate(run.environments) if e.held_out == kind] for kind in (False, True))
     if run.clients is None:
         for v, environment in enumerate(run.environments):
-            add(environment.name + " (held out)" * environment.held_out, everything, slice(v, v + 1))
+            add(environment.name + " (held out)" * environment.held_out, everyone, slice(v, v + 1))
     else:
         for k in range(len(run.clients)):
-            add(run.name(k), slice(k, k + 1), everything)
+            add(run.name(k), slice(k, k + 1), seen)
     if evaluation.returns[..., 0].size > 1:
-        add("mean", everything, everything, style="bold")
+        add("mean" + " without held out" * bool(held_out), everyone, seen, style="bold")
+    if held_out and run.clients is not None:
+        add("mean, held out", everyone, held_out, style="bold")
     if len(run.environments) == 1 and (references := run.environments[0].references):
         table.caption = f"score 0 = {references.low:.1f}, 100 = {references.high:.1f}: {references.label}"
     Console().print(table)

@@ -9,6 +9,8 @@ from data.describe import describe
 from data.loaders import load
 from data.pendulum import DATASET_ID, EPISODES, ensure_pendulum
 from data.split_config import split_named
+from fed.config import compose
+from fed.config import options as data_configs
 from rl.envs.racing.cars import CARS
 from rl.envs.racing.levels import LEVELS
 from rl.envs.racing.logs import TRANSITIONS, ensure_racing, racing_id
@@ -22,8 +24,8 @@ def pendulum(options: argparse.Namespace) -> None:
 
 def racing(options: argparse.Namespace) -> None:
     for track, car in product(options.track, options.car):
-        dataset_id = racing_id(track, car, options.level, options.observation)
-        print(ensure_racing(dataset_id, options.transitions, options.seed))
+        dataset_id = racing_id(track, car, options.level, options.observation, options.seed)
+        print(ensure_racing(dataset_id, options.transitions))
 
 
 def tracks(options: argparse.Namespace) -> None:
@@ -37,10 +39,12 @@ def tracks(options: argparse.Namespace) -> None:
 def describe_split(options: argparse.Namespace) -> None:
     clients = [] if options.clients is None else [f"clients={options.clients}"]
     split = split_named(options.split, [*clients, *options.overrides])
-    dataset = load(options.dataset)
+    named = options.dataset in data_configs("data")
+    dataset = load(compose("train", [f"data={options.dataset}"]).data.path if named else options.dataset)
     shards = split(dataset, seed=options.seed)
-    picture = options.out or Path("outputs") / f"split_{Path(dataset.name).stem}_{options.split}.png"
-    describe(dataset, shards, picture, title=f"{dataset.name}, {options.split} split")
+    name = options.dataset if named else dataset.name
+    picture = options.out or Path("outputs") / f"split_{Path(name).stem}_{options.split}.png"
+    describe(dataset, shards, picture, title=f"{name}, {options.split} split")
     print(f"The picture is in {picture}.")
 
 
@@ -60,7 +64,7 @@ def parser() -> Parser:
     command.add_argument("--level", default="mixed", help=f"of {', '.join(LEVELS)} (default: %(default)s)")
     command.add_argument("--observation", default="scan", choices=OBSERVATIONS, help="(default: %(default)s)")
     command.add_argument("--transitions", type=int, default=TRANSITIONS, help="of each (default: %(default)s)")
-    command.add_argument("--seed", type=int, default=0, help="the same seed makes the same logs")
+    command.add_argument("--seed", type=int, default=0, help="the number after -v in the ids")
     command.set_defaults(run=racing)
 
     command = commands.add_parser("tracks", help="draw the tracks with their racing lines, and what the tyres give")
@@ -73,7 +77,7 @@ def parser() -> Parser:
         usage="%(prog)s dataset [--split dirichlet] [--clients 10] [--seed 0] [--out picture.png] [option=value ...]",
         epilog="option=value: any option of configs/split/<split>.yaml; docs/splits.md explains them.",
     )
-    command.add_argument("dataset", help="a file, a folder, a D4RL name or a Minari id")
+    command.add_argument("dataset", help="a file, a folder, a D4RL name, a Minari id, or a name in configs/data")
     command.add_argument("--split", default="dirichlet", help="a file of configs/split (default: %(default)s)")
     command.add_argument("--clients", type=int, help="how many (default: as the split's file says)")
     command.add_argument("--seed", type=int, default=0, help="the same seed makes the same split")

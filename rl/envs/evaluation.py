@@ -87,7 +87,10 @@ class _Episodes:
         self.metrics = {name: np.full(batch.num_envs, np.nan) for name in names}
 
     def step(self, actions: np.ndarray) -> None:
-        self.observations, rewards, terminated, truncated, infos = self.batch.step(actions)
+        finite = np.isfinite(actions).all(axis=1)
+        self.returns[self.running & ~finite] = np.nan  # a policy that is no policy any more
+        self.running &= finite
+        self.observations, rewards, terminated, truncated, infos = self.batch.step(np.nan_to_num(actions))
         self.returns[self.running] += rewards[self.running]
         self.lengths[self.running] += 1
         for name, values in self.metrics.items():

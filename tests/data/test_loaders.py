@@ -210,6 +210,10 @@ def test_environments_of_one_family_are_put_together_and_told_apart(monkeypatch)
     assert all(environment.references.high == 10.0 for environment in dataset.environments)
     parts["c"] = in_environment("Race/Oval-v0", 2, low=1.0, car="wet")
     assert loaders._load_sources({name: name for name in parts}, None).environments[0].references is None
+    parts["e"] = dataset  # one that was put together before
+    again = loaders._load_sources({name: name for name in ("b", "e")}, None)
+    assert len(again.columns["environment"]) == len(again) == 4 + 10
+    assert list(again.columns["environment"][4:]) == [1] * 3 + [0] * 4 + [1] * 2 + [2]
     parts["b"] = in_environment("Other/Esses-v0", 4)
     with pytest.raises(InputError, match="differ in environment"):
         loaders._load_sources({name: name for name in parts}, None)
@@ -234,7 +238,7 @@ def test_settings_that_an_id_stands_for_are_not_repeated():
 def test_logs_that_are_not_there_are_made_by_the_recipe_of_their_name(monkeypatch):
     monkeypatch.setenv("MINARI_REMOTE", "nowhere://at-all")
     made = []
-    recipes.register("fedrl/test/", made.append, ["fedrl/test/one-v0"])
+    recipes.register("fedrl/test/", made.append, ["fedrl/test/one-v0"], version=1)
     try:
         with pytest.raises(InputError, match="could not be downloaded"):
             load("fedrl/test/two-v0")

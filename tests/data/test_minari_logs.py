@@ -101,7 +101,7 @@ def test_the_settings_of_a_minari_environment_are_kept():
     metadata["env_spec"] = json.dumps({**json.loads(metadata["env_spec"]), "kwargs": {"g": 9.8}})
     path.write_text(json.dumps(metadata))
     assert load("logs/b-v0").environments[0].kwargs == {"g": 9.8}
-    assert load("logs/b-v0", env="Pendulum-v1").environments[0].kwargs == {}
+    assert load("logs/b-v0", env="Pendulum-v1").environments[0].kwargs == {"g": 9.8}
 
 
 def test_a_minari_download_that_fails_is_a_sentence(monkeypatch, fault):

@@ -12,8 +12,10 @@ from fed.server import prepare
 from fed.trained import TrainedRun
 from rl.envs.racing.laps import save_laps
 from rl.envs.racing.logs import ensure_racing
+from rl.envs.racing.references import references
 
 TEAMS = {"oval": "fedrl/racing/oval-nominal-expert-v0", "wet": "fedrl/racing/kidney-wet-medium-v0"}
+TWO = ["split=iid", "split.clients=2", "split.unit=segment"]
 SMALL = ["algo.hidden=[16]", "updates_per_round=2", "batch_size=16", "eval.episodes=2", "eval.every=1", "rounds=2"]
 
 
@@ -92,6 +94,7 @@ def test_the_oracle_and_other_splits_take_the_pooled_fleet(team_config, run):
         ("[FedRacing/Harbor-v0]", "FedRacing/Harbor-v0"),
         ("[{id:FedRacing/Harbour-v0,car:wett}]", "did you mean 'wet'"),
         ("[{id:FedRacing/Harbour-v0,observation:frenet}]", r"shape \(27,\) but the data have 110"),
+        ("[FedRacing/Oval-v0]", "logs come from it"),
         ("[{car:wet}]", "data.held_out"),
         ("5", "data.held_out"),
     ],
@@ -99,6 +102,27 @@ def test_the_oracle_and_other_splits_take_the_pooled_fleet(team_config, run):
 def test_a_held_out_environment_that_cannot_be_is_a_sentence(team_config, held_out, sentence):
     with pytest.raises(InputError, match=sentence):
         prepare(team_config(f"data.held_out={held_out}"))
+
+
+def test_a_held_out_track_is_seen_as_the_logs_see_theirs(team_config):
+    ensure_racing("fedrl/racing/oval-nominal-expert-frenet-v0", transitions=200)
+    path = "data.path={a: fedrl/racing/oval-nominal-expert-frenet-v0}"
+    experiment, _ = prepare(team_config(path))
+    assert experiment.evaluator.environments[1].kwargs == {"car": "nominal", "observation": "frenet"}
+
+
+def test_a_chosen_track_has_references_of_its_own(team_config):
+    experiment, _ = prepare(team_config(f"data.path={TEAMS['wet']}", "data.env=FedRacing/Oval-v0", *TWO))
+    measured = references("FedRacing/Oval-v0", {})
+    assert experiment.evaluator.environments[0].bounds == (measured.low, measured.high)
+    same, _ = prepare(team_config(f"data.path={TEAMS['wet']}", "data.env=FedRacing/Kidney-v0", *TWO))
+    assert same.evaluator.environments[0].kwargs == {"car": "wet"}
+
+
+def test_a_policy_that_is_not_finite_is_recorded_and_does_not_stop_the_run(team_config):
+    experiment, _ = prepare(team_config())
+    broken = experiment.policy([experiment.initial["actor"] * float("nan")])
+    assert np.isnan(experiment.evaluator(broken).returns).all()
 
 
 def test_the_laps_of_a_run_are_drawn(team_config, run, tmp_path):

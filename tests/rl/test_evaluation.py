@@ -67,6 +67,19 @@ def test_environments_played_side_by_side_are_those_played_alone(policy):
     assert not np.allclose(together.returns[:, 0], together.returns[:, 1])
 
 
+def test_what_an_environment_says_of_an_episode_is_of_its_end():
+    """At full speed straight ahead cars crash one after another; each starts anew, which must not count."""
+    actor = TanhGaussian.build(27, 2, [8])
+    ahead = torch.tensor([0.0, 8.0])
+    blind = Policy(actor, torch.zeros(1, actor.network.parameters), torch.zeros(27), torch.ones(27), ahead, ahead)
+    oval = Environment("FedRacing/Oval-v0", {"observation": "frenet"})
+    played = Evaluator([oval], episodes=6, seed=0, max_steps=2000)(blind)
+    assert len(set(played.lengths.ravel())) > 1
+    assert (played.metrics["crashed"] == 1).all()
+    np.testing.assert_allclose(100 * played.metrics["progress"], played.returns, atol=1e-9)
+    assert np.isnan(played.metrics["lap_time"]).all()
+
+
 def test_evaluation_is_deterministic(policy):
     evaluator = Evaluator([PENDULUM], episodes=3, seed=0, max_steps=1000)
     assert np.array_equal(evaluator(policy).returns, evaluator(policy).returns)

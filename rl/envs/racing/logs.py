@@ -61,10 +61,10 @@ class Log:
         return spec
 
 
-def racing_id(track: str, car: str, level: str, observation: str = "scan") -> str:
+def racing_id(track: str, car: str, level: str, observation: str = "scan", seed: int = 0) -> str:
     """The id of a log; what it names is checked when it is read again."""
     seen = "" if observation == "scan" else f"-{observation}"
-    return f"{BEGINNING}{track.lower()}-{car}-{level}{seen}-v0"
+    return f"{BEGINNING}{track.lower()}-{car}-{level}{seen}-v{seed}"
 
 
 def ensure_racing(dataset_id: str, transitions: int = TRANSITIONS, seed: int | None = None) -> str:
@@ -180,4 +180,4 @@ def _buffers(log: Log, transitions: int, seed: int) -> list:
     return buffers
 
 
-register(BEGINNING, ensure_racing, [f"{BEGINNING}{track}-nominal-expert-v0" for track in _TRACKS])
+register(BEGINNING, ensure_racing, [f"{BEGINNING}{track}-nominal-expert-v0" for track in _TRACKS], VERSION)

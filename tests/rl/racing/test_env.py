@@ -296,3 +296,18 @@ def test_a_track_of_ones_own_needs_no_file():
     race.reset(np.array([0]), [1])
     rewards, *_ = race.step(np.array([[0.0, 2.0]]))
     assert rewards[0] > 0
+
+
+def test_a_crash_at_the_last_step_terminates_and_does_not_truncate():
+    def last_step(max_steps: int):
+        env = gym.make("FedRacing/Oval-v0", max_steps=max_steps)
+        env.reset(seed=0)
+        for step in range(1, max_steps + 1):
+            *_, terminated, truncated, _ = env.step(np.array([0.0, 8.0], np.float32))
+            if terminated or truncated:
+                return step, terminated, truncated
+        return None
+
+    step, *_ = last_step(1000)
+    assert last_step(step) == (step, True, False)
+    assert last_step(step - 1) == (step - 1, False, True)

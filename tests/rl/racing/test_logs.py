@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 import rl.envs  # noqa: F401  registers the environments
-from data import load
+from data import load, recipes
 from data.errors import InputError
 from data.minari_logs import local_folder
 from data.randomness import generator
 from rl.envs.racing.cars import CARS
 from rl.envs.racing.drivers import DRIVERS, Drivers
 from rl.envs.racing.levels import LEVELS, due, in_order
-from rl.envs.racing.logs import Log, Streams, drive_log, ensure_racing
+from rl.envs.racing.logs import VERSION, Log, Streams, drive_log, ensure_racing, racing_id
 from rl.envs.racing.named import TRACKS, track
 from rl.envs.racing.race import Rules
 from rl.envs.racing.references import mean_returns, references
@@ -260,3 +260,14 @@ def test_impossible_wishes_are_sentences():
         ensure_racing("fedrl/racing/oval-wet-expert-v0", 0)
     with pytest.raises(InputError, match="Seed -1 is negative"):
         ensure_racing("fedrl/racing/oval-wet-expert-v0", seed=-1)
+
+
+def test_logs_of_an_older_recipe_are_refused_by_name(monkeypatch):
+    dataset_id = ensure_racing("fedrl/racing/oval-nominal-medium-v7", 200)
+    monkeypatch.setattr(recipes, "_RECIPES", {"fedrl/racing/": recipes.Recipe(ensure_racing, [], VERSION + 1)})
+    with pytest.raises(InputError, match=f"version {VERSION} of its recipe and the code has {VERSION + 1}"):
+        load(dataset_id)
+
+
+def test_a_seed_is_the_number_of_an_id():
+    assert racing_id("Oval", "wet", "mixed", "frenet", 3) == "fedrl/racing/oval-wet-mixed-frenet-v3"

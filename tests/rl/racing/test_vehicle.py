@@ -260,3 +260,26 @@ def test_a_mapping_changes_the_base_car():
     car = named_car({"base": "wet", "mass": 5.0})
     assert (car.grip, car.mass, car.lf) == (CARS["wet"].grip, 5.0, CARS["nominal"].lf)
     assert car.parameters()[PARAMETERS.index("mass")] == 5.0
+
+
+def test_a_slow_slide_spends_all_its_grip_against_its_motion():
+    car = CARS["nominal"]
+    states = driven(car, [(0.0, 8.0)] * 3, state=[0, 0, 0.0, 0.45, 0.3, 2.0, 1.5])
+    assert np.diff(states[:, SPEED]) == pytest.approx(-car.grip * GRAVITY * 0.01)
+    assert states[:, YAW] + states[:, SLIP] == pytest.approx(1.8)  # it goes on in its direction while it turns
+    assert states[:, YAW_RATE] / states[:, SPEED] == pytest.approx(2.0 / 0.45)
+
+
+def test_a_slide_that_ends_keeps_the_speed_along_the_car():
+    state = np.array([0, 0, 0.2, 0.4, 0, 1.0, 0.15])
+    along = state[SPEED] * math.cos(state[SLIP])
+    vehicle.settle(state, CARS["nominal"].parameters(), False)
+    assert state[SPEED] * math.cos(state[SLIP]) == pytest.approx(along)
+
+
+@pytest.mark.parametrize(("across", "left"), [(0.0, 1.0), (0.6, 0.8), (1.0, 0.2), (3.0, 0.2)])
+def test_the_speed_controller_has_what_cornering_leaves_and_at_least_a_fifth(across, left):
+    car = CARS["wet"]
+    grip, state = car.grip * GRAVITY, np.zeros(STATE)
+    state[SPEED], state[YAW_RATE] = 4.0, across * grip / 4.0
+    assert vehicle.cornering_leaves(state, car.parameters()) == pytest.approx(left * grip)
