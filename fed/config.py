@@ -60,7 +60,7 @@ def compose(root: str, overrides: Sequence[str] = (), file: str | Path | None = 
             added = override.is_add() or override.is_force_add()
             _set(config, known, override.key_or_group, override.value(), added)
     if OmegaConf.is_missing(config.data, "path"):
-        raise InputError("data=file needs to know which: --data PATH, or data.path=….")
+        raise InputError(f"data={config.choices.data} needs to know which: data.path=PATH, or --data PATH.")
     try:
         OmegaConf.resolve(config)
     except OmegaConfBaseException as error:

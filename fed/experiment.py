@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import product
+from itertools import permutations
 
 import numpy as np
 import torch
@@ -35,6 +35,7 @@ class Experiment:
     moments: list[Moments]
     normaliser: Normaliser
     make_learner: Callable[[int], Learner]
+    environments: list[Environment]  # where the policy is played, held-out ones last
     evaluator: Evaluator | None
 
     @classmethod
@@ -53,8 +54,10 @@ class Experiment:
         chosen = {name: config.engine[name] for name in ("width", "workers", "threads")}
         layout = Layout.choose(taking_part, max(config.algo.get("hidden", [0])), **chosen)
         config = OmegaConf.merge(config, {"engine": asdict(layout)})
-        evaluator = _evaluator(config, dataset, task)
-        experiment = cls(config, dataset, shards, moments, normaliser, make_learner, evaluator)
+        environments = _environments(config, dataset)
+        evaluator = _evaluator(config, environments, task)
+        environments = evaluator.environments if evaluator else environments
+        experiment = cls(config, dataset, shards, moments, normaliser, make_learner, environments, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
         made(config.fed.aggregator)  # its settings are checked when it is made
@@ -114,28 +117,30 @@ def _learner_factory(config: DictConfig, task: Task) -> Callable[[int], Learner]
     return lambda clients: make(task, clients, device=config.device)
 
 
-def _evaluator(config: DictConfig, dataset: Dataset, task: Task) -> Evaluator | None:
+def _environments(config: DictConfig, dataset: Dataset) -> list[Environment]:
+    """Those that the logs come from and those held out, each with a name of its own."""
     logged = dataset.environments
-    if config.eval.every is None:
+    if not logged and config.data.held_out:
+        raise InputError("data.held_out needs logs that name an environment; set data.env=….")
+    environments = [*logged, *(_held_out(entry, logged) for entry in config.data.held_out)]
+    named = zip(environments, environment_names(environments), strict=True)
+    return [replace(environment, name=name) for environment, name in named]
+
+
+def _evaluator(config: DictConfig, environments: list[Environment], task: Task) -> Evaluator | None:
+    if config.eval.every is None or not environments:
         return None
-    if not logged:
-        if config.data.held_out:
-            raise InputError("data.held_out needs logs that name an environment; set data.env=….")
-        return None
-    for environment in logged:
-        if config.data.env is None and not registered(environment.id):
+    for environment in environments:
+        if config.data.env is None and not environment.held_out and not registered(environment.id):
             # A file may name `module:Id`, which Gymnasium would import: only the user may ask for that.
             raise InputError(
                 f"The data names the environment '{environment.id}', which is not registered here; "
                 "trust it with data.env=…, or train without a simulator with eval=none."
             )
-    environments = [*logged, *(_held_out(entry, logged) for entry in config.data.held_out)]
-    for environment in environments:
         check(environment, task.observations, task.actions)
-    named = zip(environments, environment_names(environments), strict=True)
-    environments = [with_references(replace(environment, name=name)) for environment, name in named]
-    for seen, held_out in product(environments[: len(logged)], environments[len(logged) :]):
-        if seen.id == held_out.id and seen.bounds == held_out.bounds:
+    environments = [with_references(environment) for environment in environments]
+    for seen, held_out in permutations(environments, 2):
+        if held_out.held_out and (seen.id, seen.bounds) == (held_out.id, held_out.bounds):
             raise InputError(f"'{held_out.id}' is to be held out, but logs come from it ('{seen.name}'); name another.")
     return Evaluator(environments, config.eval.episodes, config.eval.seed, config.eval.max_steps)
 

@@ -156,5 +156,5 @@ def _evaluate(experiment: Experiment, folder: RunFolder, state: dict[str, Tensor
 
 def _facts(experiment: Experiment) -> dict:
     """What a checkpoint says beside its tensors: enough to play the policy without the data."""
-    played = experiment.evaluator.environments if experiment.evaluator else experiment.dataset.environments
-    return {"environments": [asdict(environment) for environment in played], "data_hash": experiment.data_hash}
+    environments = [asdict(environment) for environment in experiment.environments]
+    return {"environments": environments, "data_hash": experiment.data_hash}

@@ -23,7 +23,6 @@ def summarise(experiment: Experiment, folder: RunFolder) -> dict:
     scored = [record for record in history if record["score"] is not None]
     rounds, scores = [record["round"] for record in scored], [record["score"] for record in scored]
     last = [score for round, score in zip(rounds, scores, strict=True) if round > 0][-LAST_EVALUATIONS:]  # trained ones
-    environments = experiment.evaluator.environments if experiment.evaluator else experiment.dataset.environments
     summary = {
         "finished": True,
         "rounds": history[-1]["round"],
@@ -42,7 +41,7 @@ def summarise(experiment: Experiment, folder: RunFolder) -> dict:
             "hash": experiment.data_hash,
             "notes": list(experiment.dataset.notes),
         },
-        "environments": [asdict(environment) for environment in environments],
+        "environments": [asdict(environment) for environment in experiment.environments],
         "libraries": {name: version(name) for name in LIBRARIES},
         "commit": commit(),
     }

@@ -11,7 +11,7 @@ from data.errors import InputError, nearest
 from fed.config import made, read_settings
 from fed.run_folder import Checkpoint, RunFolder
 from rl.deployment import Policy
-from rl.envs.evaluation import Evaluation, Evaluator
+from rl.envs.evaluation import Evaluation, Evaluator, with_references
 from rl.learner import Task
 
 
@@ -73,6 +73,8 @@ class TrainedRun:
 
 def _environments(facts: list[dict]) -> list[Environment]:
     return [
-        Environment(**fact | {"references": References(**fact["references"]) if fact["references"] else None})
+        with_references(
+            Environment(**fact | {"references": References(**fact["references"]) if fact["references"] else None})
+        )
         for fact in facts
     ]

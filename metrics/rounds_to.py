@@ -17,9 +17,12 @@ def smoothed(scores: Sequence[float], window: int) -> np.ndarray:
 def rounds_to(rounds: Sequence[int], scores: Sequence[float], target: float, window: int = 3) -> float | None:
     """The round, interpolated between evaluations, at which the smoothed score crosses `target`; None if never.
 
-    None is a censored observation ("not within this run"), to be kept in any statistic over seeds.
+    None is a censored observation ("not within this run"), to be kept in any statistic over seeds. Round 0, the
+    untrained policy, is where the curve begins and enters no mean.
     """
-    rounds, curve = np.asarray(rounds, dtype=np.float64), smoothed(scores, window)
+    rounds = np.asarray(rounds, dtype=np.float64)
+    untrained = int(np.searchsorted(rounds, 0, side="right"))  # evaluations of round 0: one, or none
+    curve = np.concatenate([np.asarray(scores[:untrained], dtype=np.float64), smoothed(scores[untrained:], window)])
     reached = np.flatnonzero(curve >= target)
     if len(reached) == 0:
         return None

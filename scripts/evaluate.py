@@ -59,7 +59,8 @@ def drawn_episode(run: TrainedRun, environment: Environment, row: int, seed: int
 def show(run: TrainedRun, evaluation: Evaluation) -> None:
     """A row for each environment of the server's policy, or for each client's own policy."""
     metrics = [name for name in evaluation.metrics if name not in ("progress", "laps")]  # the return says as much
-    names = ("score", "return", "±", "steps", *(name.replace("_", " ") for name in metrics))
+    titles = {"lap_completed": "laps", "lap_time": "lap, s", "crashed": "crash"}
+    names = ("score", "return", "±", "steps", *(titles.get(name, name) for name in metrics))
     columns = (Column(name, justify="right") for name in names)
     table = Table(Column("", min_width=18, max_width=30), *columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.title = f"{evaluation.returns.shape[2]} episodes in each of {len(run.environments)} environments"
@@ -71,7 +72,7 @@ def show(run: TrainedRun, evaluation: Evaluation) -> None:
         cells.append(f"{evaluation.lengths[policies, environments].mean():.0f}")
         for metric in metrics:
             value = mean_of_known(evaluation.metrics[metric][policies, environments])
-            cells.append("–" if value is None else f"{value:.1f} s" if metric == "lap_time" else f"{value:.0%}")
+            cells.append("–" if value is None else f"{value:.1f}" if metric == "lap_time" else f"{value:.0%}")
         table.add_row(name, *cells, style=style)
 
     everyone = slice(None)
@@ -83,7 +84,7 @@ def show(run: TrainedRun, evaluation: Evaluation) -> None:
         for k in range(len(run.clients)):
             add(run.name(k), slice(k, k + 1), seen)
     if evaluation.returns[..., 0].size > 1:
-        add("mean" + " without held out" * bool(held_out), everyone, seen, style="bold")
+        add("mean" + ", not held out" * bool(held_out), everyone, seen, style="bold")
     if held_out and run.clients is not None:
         add("mean, held out", everyone, held_out, style="bold")
     if len(run.environments) == 1 and (references := run.environments[0].references):

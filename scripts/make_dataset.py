@@ -38,9 +38,11 @@ def tracks(options: argparse.Namespace) -> None:
 
 def describe_split(options: argparse.Namespace) -> None:
     clients = [] if options.clients is None else [f"clients={options.clients}"]
-    split = split_named(options.split, [*clients, *options.overrides])
     named = options.dataset in data_configs("data")
-    dataset = load(compose("train", [f"data={options.dataset}"]).data.path if named else options.dataset)
+    config = compose("train", [f"data={options.dataset}"]) if named else None
+    options.split = options.split or (config.choices.split if config else "dirichlet")
+    split = split_named(options.split, [*clients, *options.overrides])
+    dataset = load(config.data.path if config else options.dataset)
     shards = split(dataset, seed=options.seed)
     name = options.dataset if named else dataset.name
     picture = options.out or Path("outputs") / f"split_{Path(name).stem}_{options.split}.png"
@@ -78,7 +80,7 @@ def parser() -> Parser:
         epilog="option=value: any option of configs/split/<split>.yaml; docs/splits.md explains them.",
     )
     command.add_argument("dataset", help="a file, a folder, a D4RL name, a Minari id, or a name in configs/data")
-    command.add_argument("--split", default="dirichlet", help="a file of configs/split (default: %(default)s)")
+    command.add_argument("--split", help="a file of configs/split (default: the data's own, or dirichlet)")
     command.add_argument("--clients", type=int, help="how many (default: as the split's file says)")
     command.add_argument("--seed", type=int, default=0, help="the same seed makes the same split")
     command.add_argument("--out", type=Path, help="where to save the picture (default: in outputs/)")

@@ -105,8 +105,8 @@ def make_batch(environment: Environment, count: int) -> gym.vector.VectorEnv:
         return gym.make_vec(environment.id, num_envs=count, **environment.kwargs)
     except (gym.error.Error, ImportError, TypeError) as error:
         raise InputError(
-            f"The environment '{environment.id}' cannot be made ({error}); name another with data.env=…, "
-            "or switch evaluation off with eval=none."
+            f"The environment '{environment.id}' cannot be made ({error}); name another with data.env=… or "
+            "data.held_out=[…], or switch evaluation off with eval=none."
         ) from error
 
 

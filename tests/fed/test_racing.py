@@ -125,6 +125,13 @@ def test_a_policy_that_is_not_finite_is_recorded_and_does_not_stop_the_run(team_
     assert np.isnan(experiment.evaluator(broken).returns).all()
 
 
+def test_a_run_that_was_not_evaluated_can_be_later(team_config, run):
+    trained = TrainedRun.load(run(team_config("eval=none")).path)
+    assert [environment.name for environment in trained.environments] == ["Oval nominal", "Kidney wet", "Harbour"]
+    assert trained.environments[2].held_out
+    assert all(environment.bounds for environment in trained.environments)
+
+
 def test_the_laps_of_a_run_are_drawn(team_config, run, tmp_path):
     trained = TrainedRun.load(run(team_config()).path)
     traces = save_laps(trained.policy, trained.environments, 0, 0, tmp_path / "laps.png", "title")

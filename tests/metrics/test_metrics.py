@@ -18,8 +18,13 @@ def test_rounds_to_interpolates_between_evaluations():
 
 
 def test_rounds_to_uses_the_smoothed_score():
-    """A lone spike does not count: the means over two are 0, 45, 45, 60."""
-    assert rounds_to([0, 1, 2, 3], [0, 90, 0, 120], target=60, window=2) == pytest.approx(3.0)
+    """A lone spike does not count: the means over two are 0, 0, 45, 45, 60."""
+    assert rounds_to([0, 1, 2, 3, 4], [0, 0, 90, 0, 120], target=60, window=2) == pytest.approx(4.0)
+
+
+def test_the_untrained_policy_holds_back_no_mean():
+    """It is where the curve begins: from −20 in round 0 to 80 in round 5."""
+    assert rounds_to([0, 5, 10], [-20, 80, 80], target=60, window=3) == pytest.approx(4.0)
 
 
 def test_a_target_never_reached_is_censored_not_dropped():
