@@ -9,7 +9,7 @@ READY := .venv/.ready
 RUN := outputs/racing_$(shell date +%Y%m%d_%H%M%S)
 
 run: setup
-	@echo "== Ten racing teams keep their logs (made on first use) and learn to drive together: about three minutes"
+	@echo "== Ten racing teams keep their logs (made on first use) and learn to drive together: three to four minutes"
 	$(BIN)/python scripts/run_fed.py --out $(RUN)/federated
 	@echo "== The floor: every team for itself"
 	$(BIN)/python scripts/run_fed.py --fed local --out $(RUN)/local eval.every=15
