@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from rl.envs.racing.cars import CARS, GRAVITY, Car
 from rl.envs.racing.drivers import DRIVERS, EXPERT, Drivers
-from rl.envs.racing.laps import Trace, draw_lap, draw_track
+from rl.envs.racing.laps import Trace, draw_laps
 from rl.envs.racing.line_drivers import driving_line
 from rl.envs.racing.named import TRACKS, track
 from rl.envs.racing.racing_line import lap_time
@@ -22,21 +22,9 @@ GG_STEPS, GG_CARS = 750, 16
 
 def draw_tracks(path: Path, names: Sequence[str] = TRACKS) -> None:
     """Every named track with the line and the speed of a nominal car at the limit of its grip."""
-    columns = 4
-    rows = -(-len(names) // columns)
-    figure = Figure(figsize=(3.2 * columns + 0.8, 2.4 * rows + 0.4), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
     laps = [_ideal_lap(name, CARS["nominal"]) for name in names]
-    fastest = max(float(lap.speeds.max()) for lap in laps)
-    for axis, name, lap in zip(axes, names, laps, strict=False):
-        draw_track(axis, lap.track)
-        line = draw_lap(axis, lap, fastest)
-        axis.set_title(f"{name}\n{lap.track.centreline.length:.0f} m, ideal lap {lap.lap_time:.1f} s", fontsize=9)
-    for axis in axes[len(names) :]:
-        axis.axis("off")
-    figure.colorbar(line, ax=axes.tolist(), label="speed, m/s", shrink=0.6, pad=0.01)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    titles = [f"{name}, {lap.track.centreline.length:.0f} m" for name, lap in zip(names, laps, strict=True)]
+    draw_laps(laps, titles, path, "Racing lines, and lap times at the limit of a nominal car's grip")
 
 
 def _ideal_lap(name: str, car: Car) -> Trace:
