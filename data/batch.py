@@ -9,7 +9,8 @@ from torch import Tensor
 class Batch:
     """B transitions for each of K clients, normalised, actions in [−1, 1], with the noise the learner will need.
 
-    The noise comes with the rows, so that a learner is a deterministic function of its batch.
+    The noise and the run's position come with the rows, so that a learner is a deterministic function of its batch.
+    What only some learners need (the fields that may be None) is drawn only for those that ask.
     """
 
     observations: Tensor  # [K, B, S]
@@ -18,3 +19,9 @@ class Batch:
     next_observations: Tensor  # [K, B, S]
     terminals: Tensor  # [K, B] 1 where the task ended; a timeout is 0 and bootstraps
     noise: Tensor  # [D, K, B, A] standard normal
+    step: int = 0  # updates of the run before this one, the same for all clients of a round
+    progress: float = 0.0  # step / all updates of the run, in [0, 1)
+    returns: Tensor | None = None  # [K, B] what the log earned from this row on, discounted (`Shards.returns_to_go`)
+    initial_observations: Tensor | None = None  # [K, B, S] from the client's initial states
+    initial_weight: Tensor | None = None  # [K] (n0_i/N0)/(N_i/N): see `Shards.initial_weights`
+    weighted: "Batch | None" = None  # rows drawn in proportion to the learner's weights; the noise is the same

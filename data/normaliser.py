@@ -61,6 +61,7 @@ class Normaliser:
     std: np.ndarray  # [S] float32
     reward_scale: float
     reward_bound: float  # largest |reward| after scaling
+    reward_mean: float = 0.0  # after scaling
 
     @classmethod
     def pooled(cls, clients: Iterable[Moments], observations: bool, rewards: str) -> "Normaliser":
@@ -80,4 +81,5 @@ class Normaliser:
             std=np.where(alone | constant[:-1], 1.0, std[:-1]).astype(np.float32),
             reward_scale=scale,
             reward_bound=total.reward_bound * scale,
+            reward_mean=float(total.mean[-1]) * scale,
         )

@@ -65,6 +65,21 @@ class Shards:
             piece_client=np.minimum(self.piece_client, 0),
         )
 
+    def best(self, dataset: Dataset, share: float) -> "Shards":
+        """Of each client's pieces the `share` with the highest returns, at least one; equal returns in log order.
+
+        The rows of the others become leftovers. What is public stays.
+        """
+        if share == 1:
+            return self
+        own = self.piece_client != PUBLIC
+        ranking = np.lexsort((self.pieces[:, 0], -self.returns(dataset), self.piece_client))  # public ones first
+        first = np.count_nonzero(~own) + self.start_offsets[:-1]
+        keep = ~own
+        for start, count in zip(first, np.maximum(1, np.round(share * self.episodes).astype(int)), strict=True):
+            keep[ranking[start : start + count]] = True
+        return Shards.of_pieces(dataset, self.pieces[keep], self.piece_client[keep], self.names)
+
     @classmethod
     def of_pieces(cls, dataset: Dataset, pieces: np.ndarray, piece_client: np.ndarray, names: list[str]) -> "Shards":
         """Shards from pieces [U, 2] and the client (or PUBLIC) that owns each; pieces do not overlap."""
@@ -102,6 +117,30 @@ class Shards:
             piece_client=np.where(owner == len(names), PUBLIC, owner),
             cut=np.sort(cut),
         )
+
+    def initial_weights(self) -> np.ndarray:
+        """[K] (n0_i/N0)/(N_i/N): how much richer in initial states a client is than all are together.
+
+        Where clients are weighted by their rows, an initial-state term with this factor adds up to that of the
+        pooled data, however many episodes each client has.
+        """
+        return (self.episodes / self.episodes.sum()) / (self.sizes / self.sizes.sum())
+
+    def returns_to_go(self, dataset: Dataset, discount: float) -> np.ndarray:
+        """[N] discounted return from each row to the end of its piece; NaN in rows that are in no piece.
+
+        Where a piece ends in a timeout or is cut, what would have come later is not in the log: the number is then
+        a lower bound of the return, but only if rewards are never negative.
+        """
+        to_go = np.full(len(dataset), np.nan)
+        first, row = self.pieces[:, 0], self.pieces[:, 1].copy()
+        later = np.zeros(len(row))
+        while len(row):  # backwards through all pieces at once; those that are done drop out
+            later = dataset.rewards[row] + discount * later
+            to_go[row] = later
+            going = row > first
+            first, row, later = first[going], row[going] - 1, later[going]
+        return to_go
 
     def returns(self, dataset: Dataset) -> np.ndarray:
         """[U] undiscounted return of each piece, rows without a next state included."""

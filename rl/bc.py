@@ -1,4 +1,4 @@
-"""Behaviour cloning: maximise the likelihood of the logged actions."""
+"""Behaviour cloning: do as the log did."""
 
 import torch
 from torch import Tensor
@@ -9,18 +9,27 @@ from rl.policies import TanhGaussian
 
 
 class BC(Learner):
-    """L(π) = −E_D[log π(a|s)], the likelihood taken at actions moved inside the bounds."""
+    """A tanh-Gaussian actor fitted to the logged actions, by likelihood or by squared error."""
 
-    def __init__(self, task: Task, clients: int, *, hidden: list[int], lr: float, clip: float | None, device: str):
-        self.actor = TanhGaussian.build(task.observations, task.actions, hidden)
-        super().__init__(clients=clients, lr={"actor": lr}, tau=0.0, clip=clip, device=device)
+    def __init__(self, task: Task, clients: int, *, loss: str, lr: float, **common):
+        self.imitate = {"likelihood": self.likelihood, "squared": self.squared_error}[loss]
+        super().__init__(task, clients, lr={"actor": lr}, **common)
+
+    def build(self, task: Task) -> None:
+        self.actor = TanhGaussian(self.mlp(task.observations, 2 * task.actions))
 
     def initial(self, generator: torch.Generator) -> dict[str, Tensor]:
         return {"actor": self.actor.network.init(generator)}
 
-    def objectives(self) -> list:
+    def objectives(self, batch: Batch) -> list:
         return [self.imitate]
 
-    def imitate(self, batch: Batch) -> tuple[Losses, Metrics]:
+    def likelihood(self, batch: Batch) -> tuple[Losses, Metrics]:
+        """L(π) = −E_D[log π(a|s)], taken at actions moved inside the bounds."""
         log_prob = self.actor.log_prob(self.params["actor"], batch.observations, batch.actions)
         return {"actor": -log_prob.mean(1)}, {}
+
+    def squared_error(self, batch: Batch) -> tuple[Losses, Metrics]:
+        """L(π) = E_D[‖a − tanh μ(s)‖²]; σ is not trained."""
+        error = batch.actions - self.actor.mode(self.params["actor"], batch.observations)
+        return {"actor": error.square().sum(-1).mean(1)}, {}

@@ -122,6 +122,8 @@ def _cohort(case: Case, clients: int) -> SAC:
         Task(case.observations, case.actions, 1.0),
         clients,
         hidden=[case.hidden] * 2,
+        layer_norm=False,
+        schedule="constant",
         critics=2,
         gamma=0.99,
         tau=0.005,

@@ -6,14 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rl.policies import TanhGaussian
+from rl.networks import LAYER_NORM_EPS
+from rl.policies import Actor
 
 
 @dataclass(frozen=True, eq=False)
 class Policy:
     """The deterministic policies of K clients (or of the server: K = 1), with normalisation and action range."""
 
-    actor: TanhGaussian
+    actor: Actor
     theta: Tensor  # [K, P]
     mean: Tensor  # [S]
     std: Tensor  # [S]
@@ -40,14 +41,19 @@ class DeployedPolicy(nn.Module):
         network, modules = policy.actor.network, []
         layers = network.layers(policy.theta[client : client + 1].detach())
         for weight, bias in zip(layers[::2], layers[1::2], strict=True):
+            if modules and network.layer_norm:
+                modules.append(nn.LayerNorm(weight.shape[1], eps=LAYER_NORM_EPS, elementwise_affine=False))
+            if modules:
+                modules.append(nn.ReLU())
             linear = nn.Linear(weight.shape[1], weight.shape[2])
             linear.weight.data.copy_(weight[0].T)
             linear.bias.data.copy_(bias[0, 0])
-            modules += [linear, nn.ReLU()]
-        self.network = nn.Sequential(*modules[:-1])
+            modules.append(linear)
+        self.network = nn.Sequential(*modules)
         for name in ("mean", "std", "action_low", "action_high"):
             self.register_buffer(name, getattr(policy, name).clone())
 
     def forward(self, observation: Tensor) -> Tensor:
-        mean_action = self.network((observation - self.mean) / self.std).chunk(2, dim=-1)[0]
-        return self.action_low + (torch.tanh(mean_action) + 1) / 2 * (self.action_high - self.action_low)
+        # A Gaussian actor's network has a spread for every action too; the mean comes first.
+        mean = self.network((observation - self.mean) / self.std)[:, : len(self.action_low)]
+        return self.action_low + (torch.tanh(mean) + 1) / 2 * (self.action_high - self.action_low)

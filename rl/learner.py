@@ -1,11 +1,12 @@
 """The learner interface: a cohort of K clients that train side by side, each on its own rows.
 
-An algorithm says which modules it has (`initial`), and gives its objectives: functions of a batch that return a loss
-`[K]` for each module they train. Everything else (gradients, clipping, Adam, target networks, freezing a client
-that fails, saving and loading) is here, once, for all algorithms.
+An algorithm makes its networks (`build`), says which modules it has (`initial`), and gives its objectives: functions
+of a batch that return a loss `[K]` for each module they train. Everything else (gradients, clipping, Adam, schedules,
+target networks, freezing a client that fails, saving and loading) is here, once, for all algorithms.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,21 +14,29 @@ from torch import Tensor
 
 from data.batch import Batch
 from data.errors import InputError
+from rl.networks import MLP
 from rl.optimiser import RowAdam
-from rl.policies import TanhGaussian
+from rl.policies import Actor
 
 Losses = dict[str, Tensor]  # module name → [K]
 Metrics = dict[str, Tensor]  # metric name → [K]
 Objective = Callable[[Batch], tuple[Losses, Metrics]]
+# A factor on every learning rate, by the part of the run that is over: in [0, 1).
+SCHEDULES: Mapping[str, Callable[[float], float]] = {
+    "constant": lambda progress: 1.0,
+    "cosine": lambda progress: (1 + math.cos(math.pi * progress)) / 2,
+    "linear": lambda progress: 1 - progress,
+}
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a learner must know of the data: dimensions, and the largest |reward| after normalisation."""
+    """What a learner must know of the data: dimensions, and the largest |reward| and the mean reward, normalised."""
 
     observations: int
     actions: int
     reward_bound: float
+    reward_mean: float = 0.0
 
 
 class Learner:
@@ -36,10 +45,31 @@ class Learner:
     noise_draws = 0  # standard-normal draws [A] that a row needs in one update
     target_of: Mapping[str, str] = {}  # target network → the module it follows
     bounds: Mapping[str, float] = {}  # metric → value beyond which the client is reported as diverged
-    actor: TanhGaussian
+    initial_states = False  # true: batches bring `initial_observations` and `initial_weight`
+    weighted_rows = False  # true: batches bring `weighted`, rows drawn in proportion to `row_weights`
+    refresh_every = 200  # updates from one computation of the row weights to the next; a round begins with one
+    returns_discount: float | None = None  # a number: batches bring `returns`, discounted by it
+    by_progress = False  # true: learning depends on batch.progress, and so on how long the run is
+    actor: Actor
 
-    def __init__(self, *, clients: int, lr: Mapping[str, float], tau: float, clip: float | None, device: str):
-        self.clients, self.tau, self.clip = clients, tau, clip
+    def __init__(
+        self,
+        task: Task,
+        clients: int,
+        *,
+        hidden: Sequence[int],
+        layer_norm: bool,
+        schedule: str,
+        clip: float | None,
+        device: str,
+        lr: Mapping[str, float],
+        tau: float = 0.0,
+    ):
+        """`lr` and `tau` come from the algorithm, by module; the other settings are those that all algorithms share."""
+        self.clients, self.hidden, self.layer_norm = clients, tuple(hidden), layer_norm
+        self.schedule, self.clip, self.tau = SCHEDULES[schedule], clip, tau
+        self.by_progress = self.by_progress or schedule != "constant"
+        self.build(task)
         blank = self.initial(torch.Generator().manual_seed(0))
         self.params = {
             name: torch.zeros(clients, len(row), device=device, requires_grad=True) for name, row in blank.items()
@@ -52,27 +82,52 @@ class Learner:
         self.active = list(range(clients))
         self.failures: dict[int, str] = {}  # row → why it was frozen
 
+    def mlp(self, inputs: int, outputs: int, *, heads: int = 1, hidden: Sequence[int] | None = None) -> MLP:
+        """A network with the hidden layers (unless others are given) and the layer norm of the settings."""
+        return MLP((inputs, *(self.hidden if hidden is None else hidden), outputs), heads, self.layer_norm)
+
     # -- what an algorithm provides -----------------------------------------------------------------------------
+    def build(self, task: Task) -> None:
+        """Make the networks, `actor` among them, and whatever else follows from the task's dimensions."""
+        raise TypeError(f"{type(self).__name__} must define build()")
+
     def initial(self, generator: torch.Generator) -> dict[str, Tensor]:
         """A fresh row of parameters for each module."""
         raise TypeError(f"{type(self).__name__} must define initial()")
 
-    def objectives(self) -> list[Objective]:
-        """The losses of one update, in the order in which their steps are taken."""
+    def objectives(self, batch: Batch) -> list[Objective]:
+        """The losses of the update on this batch, in the order in which their steps are taken."""
         raise TypeError(f"{type(self).__name__} must define objectives()")
+
+    def begin_round(self) -> None:
+        """Called when the server's modules and the client's own state are in place."""
+
+    def targets_follow(self, batch: Batch) -> bool:
+        """Whether the targets move after the update on this batch."""
+        return True
+
+    def row_weights(self, batch: Batch) -> Tensor:
+        """[K, B] how often, relative to others, a row shall be drawn for `batch.weighted`."""
+        raise TypeError(f"{type(self).__name__} asks for weighted rows and must define row_weights()")
+
+    def row_statistics(self, batch: Batch) -> dict[str, Tensor]:
+        """Values `[K, B]` whose distribution over a client's whole data goes into the round's record."""
+        return {}
 
     # -- one update ---------------------------------------------------------------------------------------------
     def update(self, batch: Batch) -> Metrics:
         """One gradient step on each objective for every active client; metrics are per client."""
         metrics: Metrics = {}
-        for objective in self.objectives():
+        factor = self.schedule(batch.progress)
+        for objective in self.objectives(batch):
             losses, details = objective(batch)
-            self._descend(losses)
+            self._descend(losses, factor)
             metrics |= {f"{name}_loss": loss.detach() for name, loss in losses.items()} | details
-        self._follow_targets()
+        if self.targets_follow(batch):
+            self._follow_targets()
         return metrics
 
-    def _descend(self, losses: Losses) -> None:
+    def _descend(self, losses: Losses, factor: float) -> None:
         """Each client's gradient is its own: the losses are summed, and no row depends on another row."""
         names = list(losses)
         total = torch.stack([losses[name] for name in names]).sum()
@@ -84,7 +139,7 @@ class Learner:
             if self.clip is not None:
                 grad.mul_((self.clip / norm.clamp_min(1e-12)).clamp_max(1.0).unsqueeze(1))
         for name, grad in grads.items():
-            self.optimisers[name].step(grad, self.active)
+            self.optimisers[name].step(grad, self.active, factor)
 
     def _freeze(self, norms: Tensor, names: list[str]) -> None:
         """Stop a client whose gradient is not finite where it last stood; the others go on untouched."""
@@ -126,6 +181,9 @@ class Learner:
     @torch.no_grad()
     def broadcast(self, rows: Mapping[str, Tensor]) -> None:
         """Every client starts from these modules (a row each), with fresh targets and a fresh optimiser."""
+        missing = [name for name in self.params if name not in rows]
+        if missing:
+            raise InputError(f"The state lacks {', '.join(missing)}, which {type(self).__name__} needs to begin.")
         for tensor in self.state().values():
             tensor.zero_()
         self.load(rows)

@@ -26,8 +26,8 @@ class RowAdam:
         return {"m": self.m, "v": self.v, "steps": self.steps}
 
     @torch.no_grad()
-    def step(self, grad: Tensor, clients: Sequence[int]) -> None:
-        """One step for these clients; the others keep parameters, moments and step count."""
+    def step(self, grad: Tensor, clients: Sequence[int], factor: float = 1.0) -> None:
+        """One step of `factor` · lr for these clients; the others keep parameters, moments and step count."""
         params, grads, ms, vs, steps = (
             [rows[k] for k in clients] for rows in (self._rows[0], grad.unbind(0), *self._rows[1:])
         )
@@ -42,7 +42,7 @@ class RowAdam:
             amsgrad=False,
             beta1=self.betas[0],
             beta2=self.betas[1],
-            lr=self.lr,
+            lr=self.lr * factor,
             weight_decay=0.0,
             eps=self.eps,
             maximize=False,

@@ -1,4 +1,4 @@
-"""Policies on the client axis: the tanh-Gaussian actor."""
+"""Policies on the client axis. Their networks' first |A| outputs are the mean μ(s) before tanh."""
 
 import math
 from dataclasses import dataclass
@@ -20,10 +20,6 @@ class TanhGaussian:
 
     network: MLP  # observation → (μ, log σ)
 
-    @classmethod
-    def build(cls, observations: int, actions: int, hidden: list[int]) -> "TanhGaussian":
-        return cls(MLP((observations, *hidden, 2 * actions)))
-
     def distribution(self, theta: Tensor, observations: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = self.network(theta, observations).chunk(2, dim=-1)
         return mean, log_std.clamp(*LOG_STD_RANGE)
@@ -43,6 +39,41 @@ class TanhGaussian:
     def mode(self, theta: Tensor, observations: Tensor) -> Tensor:
         """The deterministic action tanh(μ(s)) used in evaluation."""
         return torch.tanh(self.network(theta, observations).chunk(2, dim=-1)[0])
+
+
+@dataclass(frozen=True)
+class Deterministic:
+    """a = tanh(μ(s))."""
+
+    network: MLP  # observation → μ
+
+    def mode(self, theta: Tensor, observations: Tensor) -> Tensor:
+        """The action `[K, B, A]`, in training and in evaluation."""
+        return torch.tanh(self.network(theta, observations))
+
+
+@dataclass(frozen=True)
+class TanhMixture:
+    """a = tanh(u), u from a mixture of Gaussians: a behaviour policy that may have several ways of doing it."""
+
+    network: MLP  # observation → for each component: its logit, μ, log σ
+    components: int
+
+    def log_density(self, theta: Tensor, observations: Tensor, u: Tensor) -> Tensor:
+        """log p(u|s) `[K, B]`, before tanh."""
+        out = self.network(theta, observations).unflatten(-1, (self.components, -1))  # [K, B, components, 1 + 2A]
+        logit, mean, log_std = out.split([1, u.shape[-1], u.shape[-1]], dim=-1)
+        log_std = log_std.clamp(*LOG_STD_RANGE)
+        z = (u.unsqueeze(-2) - mean) * torch.exp(-log_std)
+        parts = (-0.5 * z.square() - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
+        return torch.logsumexp(logit.squeeze(-1).log_softmax(-1) + parts, dim=-1)
+
+    def log_prob(self, theta: Tensor, observations: Tensor, actions: Tensor) -> Tensor:
+        """The same of a logged action, moved inside ±0.999."""
+        return self.log_density(theta, observations, torch.atanh(actions.clamp(-ACTION_LIMIT, ACTION_LIMIT)))
+
+
+Actor = TanhGaussian | Deterministic
 
 
 def _log_density(z: Tensor, log_std: Tensor, u: Tensor) -> Tensor:

@@ -4,12 +4,13 @@ Offline, plain SAC over-estimates actions that the data does not hold, and may d
 baseline. Nothing here hides it; |Q| beyond what any policy could earn is reported as divergence.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from data.batch import Batch
 from rl.learner import Learner, Losses, Metrics, Task
-from rl.networks import MLP
 from rl.policies import TanhGaussian
 
 
@@ -24,7 +25,6 @@ class SAC(Learner):
         task: Task,
         clients: int,
         *,
-        hidden: list[int],
         critics: int,
         gamma: float,
         tau: float,
@@ -34,18 +34,20 @@ class SAC(Learner):
         initial_temperature: float,
         target_entropy: float | None,
         backup_entropy: bool,
-        clip: float | None,
-        device: str,
+        more_lr: Mapping[str, float] | None = None,  # of modules that a subclass adds
+        **common,
     ):
-        self.actor = TanhGaussian.build(task.observations, task.actions, hidden)
-        self.critic = MLP((task.observations + task.actions, *hidden, 1), heads=critics)
-        self.gamma, self.backup_entropy = gamma, backup_entropy
+        self.critics, self.gamma, self.backup_entropy = critics, gamma, backup_entropy
         self.initial_temperature = initial_temperature
         self.target_entropy = -float(task.actions) if target_entropy is None else target_entropy
-        # What the largest reward earns for ever; without rewards there is nothing to measure by.
-        self.bounds = {"q_abs": task.reward_bound / (1 - gamma)} if task.reward_bound > 0 else {}
         lr = {"actor": actor_lr, "critic": critic_lr, "temperature": temperature_lr}
-        super().__init__(clients=clients, lr=lr, tau=tau, clip=clip, device=device)
+        super().__init__(task, clients, lr=lr | (more_lr or {}), tau=tau, **common)
+
+    def build(self, task: Task) -> None:
+        self.actor = TanhGaussian(self.mlp(task.observations, 2 * task.actions))
+        self.critic = self.mlp(task.observations + task.actions, 1, heads=self.critics)
+        # What the largest reward earns for ever; without rewards there is nothing to measure by.
+        self.bounds = {"q_abs": task.reward_bound / (1 - self.gamma)} if task.reward_bound > 0 else {}
 
     def initial(self, generator: torch.Generator) -> dict[str, Tensor]:
         return {
@@ -54,7 +56,7 @@ class SAC(Learner):
             "temperature": torch.tensor([self.initial_temperature]).log(),  # its logarithm is what is learned
         }
 
-    def objectives(self) -> list:
+    def objectives(self, batch: Batch) -> list:
         return [self.evaluate_policy, self.improve_policy]
 
     def q(self, theta: Tensor, observations: Tensor, actions: Tensor) -> Tensor:
@@ -79,8 +81,11 @@ class SAC(Learner):
         """L(π) = E[α log π(a|s) − min_j Q_j(s,a)], a ~ π(·|s); L(log α) = −log α (E[log π(a|s)] + H̄)."""
         log_temperature = self.params["temperature"]
         actions, log_prob = self.actor.sample(self.params["actor"], batch.observations, batch.noise[1])
-        q = self.q(self.params["critic"].detach(), batch.observations, actions).amin(1)
-        actor_loss = (log_temperature.detach().exp() * log_prob - q).mean(1)
+        actor_loss = (log_temperature.detach().exp() * log_prob - self.merit(batch, actions)).mean(1)
         entropy_gap = log_prob.detach().mean(1) + self.target_entropy
         temperature_loss = -(log_temperature.squeeze(1) * entropy_gap)
         return {"actor": actor_loss, "temperature": temperature_loss}, {"entropy": -log_prob.detach().mean(1)}
+
+    def merit(self, batch: Batch, actions: Tensor) -> Tensor:
+        """min_j Q_j(s,a) `[K, B]`: what the actor climbs."""
+        return self.q(self.params["critic"].detach(), batch.observations, actions).amin(1)

@@ -343,6 +343,36 @@ def test_merged_owns_what_the_clients_owned_and_nothing_else(dataset):
     assert merged.statistics(dataset)["pooled"] == shards.statistics(dataset)["pooled"]
 
 
+def test_the_best_share_keeps_each_clients_highest_returns_and_at_least_one():
+    lengths = [10] * 11
+    dataset = make_dataset(lengths, rewards=[3, 1, 2, 4, 9, 9, 9, 5, 0, 7, 6])
+    pieces = np.stack([dataset.starts, dataset.ends], axis=1)
+    owner = np.array([0, 0, 0, 0, 1, 1, 1, 2, PUBLIC, PUBLIC, PUBLIC])
+    best = Shards.of_pieces(dataset, pieces, owner, ["a", "b", "c"]).best(dataset, 0.4)
+    kept = [sorted(set((best.rows(k) // 10).tolist())) for k in range(3)]
+    assert kept == [[0, 3], [4], [7]]  # of equal returns the first; of a single episode that one
+    assert best.episodes.tolist() == [2, 1, 1]
+    assert len(best.public) == 30
+    assert best.leftover == 40
+
+
+def test_the_best_share_of_the_pooled_rows_is_that_of_everybodys_episodes(dataset):
+    shards = splits.iid(dataset, seed=0, clients=4)
+    pooled = shards.merged().best(dataset, 0.5)
+    count = round(0.5 * len(dataset.returns))
+    expected = np.sort(dataset.returns)[-count:]
+    np.testing.assert_allclose(np.sort(pooled.returns(dataset)), expected)
+    assert pooled.names == ["pooled"]
+    statistics = pooled.statistics(dataset)
+    assert statistics["clients"][0]["episodes"] == count
+    assert statistics["clients"][0]["rows"] + statistics["leftover"] == dataset.trainable.sum()
+
+
+def test_the_whole_is_the_best_share_of_one(dataset):
+    shards = splits.iid(dataset, seed=0, clients=4)
+    assert shards.best(dataset, 1.0) is shards
+
+
 def test_statistics_are_those_of_the_rows(dataset):
     shards = splits.quantile(dataset, seed=0, clients=6, public=0.1)
     statistics = json.loads(json.dumps(shards.statistics(dataset)))
