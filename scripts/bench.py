@@ -1,12 +1,15 @@
-"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|widths|load|racing"""
+"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|widths|load|racing|learners"""
 
 import argparse
+from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from data.bench_load import benchmark_load
-from data.command_line import guarded
+from data.command_line import Parser, guarded
+from fed.bench_learners import HOW_TO_INSTALL, Result, benchmark_learners
 from rl.bench_steps import CASES, benchmark_steps, benchmark_widths
 from rl.envs.racing.bench_racing import benchmark_racing
 
@@ -52,7 +55,50 @@ def racing() -> None:
         print(row)
 
 
+def learners(data: Path, d3rlpy: str | None) -> None:
+    """Scores and speeds of our learners and d3rlpy's on the same rows."""
+    results = list(benchmark_learners(data, d3rlpy))
+    table = Table("set", "algorithm", "ours", "d3rlpy", title="score: mean (min–max) over seeds", title_justify="left")
+    for result in results:
+        table.add_row(result.set, result.algorithm, _spread(result.ours), _spread(result.theirs))
+    Console().print(table)
+    title = "updates/s of each client, one thread (times d3rlpy)"
+    table = Table("set", "algorithm", "ours alone", "ours stacked", "d3rlpy", title=title, title_justify="left")
+    for result in results:
+        table.add_row(result.set, result.algorithm, *(_rate(result, kind) for kind in ("alone", "stacked", "d3rlpy")))
+    Console().print(table)
+    if d3rlpy is None:
+        Console().print(f"Measured without d3rlpy; {HOW_TO_INSTALL}", highlight=False)
+
+
+def _spread(scores: np.ndarray | None) -> str:
+    return "–" if scores is None else f"{scores.mean():.1f} ({scores.min():.1f}–{scores.max():.1f})"
+
+
+def _rate(result: Result, kind: str) -> str:
+    rate, yardstick = result.speeds.get(kind), result.speeds.get("d3rlpy")
+    if rate is None:
+        return "–"
+    return f"{rate:.0f}" + (f" ({rate / yardstick:.1f})" if yardstick and kind != "d3rlpy" else "")
+
+
+def arguments() -> argparse.Namespace:
+    parser = Parser(description=__doc__)
+    parser.add_argument("what", choices=[*BENCHMARKS, "learners"])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data/mujoco"), help="learners: folder of the logs")
+    parser.add_argument("--d3rlpy", metavar="PYTHON", help="learners: the interpreter of d3rlpy's own environment")
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
+    if given.what == "learners":
+        learners(given.data, given.d3rlpy)
+    else:
+        BENCHMARKS[given.what]()
+
+
+BENCHMARKS = {"steps": steps, "widths": widths, "load": load, "racing": racing}
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["steps", "widths", "load", "racing"])
-    guarded({"steps": steps, "widths": widths, "load": load, "racing": racing}[parser.parse_args().what])
+    guarded(main)
