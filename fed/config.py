@@ -119,7 +119,7 @@ def made(config: DictConfig) -> Any:
     settings = OmegaConf.to_container(config, resolve=True)
     try:
         target = get_object(settings["_target_"])
-        takes = inspect.signature(target).parameters
+        takes = _parameters(target)
         anything = any(parameter.kind is parameter.VAR_KEYWORD for parameter in takes.values())
         for key in settings.keys() - takes.keys() - {"_target_", "_partial_"}:
             if not anything:
@@ -130,6 +130,17 @@ def made(config: DictConfig) -> Any:
         if isinstance(fault, InputError):
             raise fault from None
         raise InputError(f"'{settings['_target_']}' cannot be made: {str(error).splitlines()[0]}") from error
+
+
+def _parameters(target: Any) -> dict[str, inspect.Parameter]:
+    """Of a function or a class, with those that a class passes on to its parents as `**settings`."""
+    takes = dict(inspect.signature(target).parameters)
+    for parent in inspect.getmro(target)[1:-1] if inspect.isclass(target) else ():
+        rest = [name for name, parameter in takes.items() if parameter.kind is parameter.VAR_KEYWORD]
+        if not rest:
+            break
+        takes = {name: takes[name] for name in takes if name not in rest} | dict(inspect.signature(parent).parameters)
+    return takes
 
 
 def leaves(config: DictConfig | dict, stop_at: Container[str] = ()) -> dict[str, object]:

@@ -34,6 +34,7 @@ class Experiment:
     shards: Shards
     moments: list[Moments]
     normaliser: Normaliser
+    task: Task
     make_learner: Callable[[int], Learner]
     environments: list[Environment]  # where the policy is played, held-out ones last
     evaluator: Evaluator | None
@@ -46,9 +47,11 @@ class Experiment:
         shards = made(config.split)(dataset, seed=seed)
         if config.pooled:
             shards = shards.merged()
+        shards = shards.best(dataset, config.top)
         moments = [Moments.of(dataset, shards.rows(client)) for client in range(len(shards))]
         normaliser = Normaliser.pooled(moments, **config.normalise)
-        task = Task(dataset.observations.shape[1], dataset.actions.shape[1], normaliser.reward_bound)
+        rewards = {"reward_bound": normaliser.reward_bound, "reward_mean": normaliser.reward_mean}
+        task = Task(dataset.observations.shape[1], dataset.actions.shape[1], **rewards)
         make_learner = _learner_factory(config, task)
         taking_part = participants_per_round(len(shards), config.fed.fraction)
         chosen = {name: config.engine[name] for name in ("width", "workers", "threads")}
@@ -57,7 +60,7 @@ class Experiment:
         environments = _environments(config, dataset)
         evaluator = _evaluator(config, environments, task)
         environments = evaluator.environments if evaluator else environments
-        experiment = cls(config, dataset, shards, moments, normaliser, make_learner, environments, evaluator)
+        experiment = cls(config, dataset, shards, moments, normaliser, task, make_learner, environments, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
         made(config.fed.aggregator)  # its settings are checked when it is made
@@ -79,14 +82,23 @@ class Experiment:
         return self.dataset.fingerprint()
 
     @cached_property
+    def by_progress(self) -> bool:
+        """Whether learning goes by the part of the run that is over."""
+        return self.make_learner(1).by_progress
+
+    @cached_property
     def sampler(self) -> Sampler:
+        learner = self.make_learner(1)
         return Sampler(
             self.dataset,
             self.shards,
             self.normaliser,
             batch_size=self.config.batch_size,
-            noise_draws=self.make_learner(1).noise_draws,
+            noise_draws=learner.noise_draws,
             seed=self.config.seed,
+            rounds=self.config.rounds,
+            initial_states=learner.initial_states,
+            returns_discount=learner.returns_discount,
             device=self.config.device,
         )
 

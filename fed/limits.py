@@ -6,6 +6,8 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data.errors import InputError
+from rl.divergences import DIVERGENCES
+from rl.learner import SCHEDULES
 
 Limit = tuple[Callable[[object], bool], str]
 
@@ -21,6 +23,10 @@ def _whole(least: int, most: int = 2**63 - 1) -> Limit:
 
 def _or_null(limit: Limit) -> Limit:
     return lambda value: value is None or limit[0](value), f"{limit[1]}, or null"
+
+
+def _one_of(*names: str) -> Limit:
+    return lambda value: value in names, f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _is_sizes(value: object) -> bool:
@@ -44,8 +50,10 @@ def _is_environments(value: object) -> bool:
 
 
 ABOVE_0 = (lambda value: _is_number(value) and value > 0, "a number above 0")
+NOT_BELOW_0 = (lambda value: _is_number(value) and value >= 0, "a number of at least 0")
 UP_TO_1 = (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1")
 TEXT = (lambda value: isinstance(value, str), "a text")
+FLAG = (lambda value: isinstance(value, bool), "true or false")
 # The algorithms' settings go by the names that the field has for them; those an algorithm lacks are passed over.
 LIMITS: dict[str, Limit] = {
     "seed": _whole(0),
@@ -53,6 +61,7 @@ LIMITS: dict[str, Limit] = {
     "rounds": _whole(0),
     "updates_per_round": _whole(1),
     "batch_size": _whole(1, 2**20),
+    "top": UP_TO_1,
     "out": _or_null(TEXT),
     "device": (lambda value: value == "cpu" or str(value).startswith("cuda"), "cpu or cuda"),
     "data.path": (_is_path, "a path, a name, or several as {name: path}"),
@@ -69,16 +78,54 @@ LIMITS: dict[str, Limit] = {
     "engine.workers": _or_null(_whole(1, 256)),
     "engine.threads": _or_null(_whole(1, 256)),
     "algo.hidden": (_is_sizes, "a list of layer sizes such as [64,64]"),
+    "algo.layer_norm": FLAG,
+    "algo.schedule": _one_of(*SCHEDULES),
     "algo.gamma": (lambda value: _is_number(value) and 0 <= value < 1, "a number of at least 0 and below 1"),
     "algo.tau": UP_TO_1,
     "algo.critics": _whole(1),
     "algo.initial_temperature": ABOVE_0,
     "algo.target_entropy": _or_null((_is_number, "a number")),
     "algo.clip": _or_null(ABOVE_0),
+    "algo.loss": _one_of("likelihood", "squared"),
     "algo.lr": ABOVE_0,
     "algo.actor_lr": ABOVE_0,
     "algo.critic_lr": ABOVE_0,
     "algo.temperature_lr": ABOVE_0,
+    "algo.delay": _whole(1),
+    "algo.smoothing_noise": NOT_BELOW_0,
+    "algo.smoothing_clip": NOT_BELOW_0,
+    "algo.alpha": ABOVE_0,
+    "algo.value_lr": ABOVE_0,
+    "algo.critic_layers": _whole(1),
+    "algo.lagrange": _or_null((_is_number, "a number")),
+    "algo.sampled_actions": _whole(1),
+    "algo.max_backup": FLAG,
+    "algo.calibrated": FLAG,
+    "algo.bc_steps": _whole(0),
+    "algo.expectile": (lambda value: _is_number(value) and 0 < value < 1, "a number above 0 and below 1"),
+    "algo.beta": NOT_BELOW_0,
+    "algo.policy": _one_of("gaussian", "tanh_gaussian"),
+    "algo.divergence": _one_of(*DIVERGENCES),
+    "algo.gradient": _one_of("full", "semi", "orthogonal"),
+    "algo.starts": _one_of("episodes", "data"),
+    "algo.centred": FLAG,
+    "algo.absorbing": FLAG,
+    "algo.nu_networks": _whole(1),
+    "algo.gradient_penalty": NOT_BELOW_0,
+    "algo.nu_lr": ABOVE_0,
+    "algo.lambda_lr": ABOVE_0,
+    "algo.advantage": _one_of("none", "regression", "minimax"),
+    "algo.extraction": _one_of("weighted", "projection"),
+    "algo.draw_rows": FLAG,
+    "algo.ratios": _one_of("local", "broadcast"),
+    "algo.defensive": (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
+    "algo.normalise_ratios": FLAG,
+    "algo.largest_ratio": _or_null(ABOVE_0),
+    "algo.refresh_every": _whole(1),
+    "algo.warm_up": (lambda value: _is_number(value) and 0 <= value < 1, "a number of at least 0 and below 1"),
+    "algo.policy_loss": _one_of("likelihood", "squared"),
+    "algo.entropy": NOT_BELOW_0,
+    "algo.components": _whole(1),
 }
 
 

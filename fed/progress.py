@@ -69,6 +69,8 @@ class RoundProgress:
             self.result = ", ".join([result, *laps_in_words(record.get("episode_metrics", {}))])
         for client, why in record.get("failures", {}).items():
             self._say(f"[red]round {record['round']}: client {client} was left out: {why}.[/]")
+        if record.get("failures") and len(record["failures"]) == len(record["participants"]):
+            self._say(f"[red]round {record['round']}: nobody answered; the model stays as it was.[/]")
         if "evaluation_failed" in record:
             self._say(f"[red]round {record['round']}: {record['evaluation_failed']}.[/]")
         flagged = len(record.get("flags", {}))

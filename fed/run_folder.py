@@ -21,7 +21,7 @@ from fed.clients import ClientStore
 from fed.config import leaves, read_settings
 from fed.files import load_tensors, save_tensors, write_atomically, write_json
 
-FREE_TO_CHANGE = ("out", "rounds")  # a resumed run may be moved or prolonged
+FREE_TO_CHANGE = ("out", "rounds")  # a resumed run may be moved, and prolonged unless it learns by a schedule
 FACTS = ("round", "records_length", "clients", "data_hash", "environments")
 
 
@@ -63,11 +63,20 @@ class RunFolder:
             raise InputError(f"'{path}' is not a run folder; name another folder with --out.")
         return folder
 
-    def check(self, config: DictConfig, data_hash: str) -> Checkpoint | None:
-        """The last commit, after making sure that `config` may go on from it with what is there."""
+    def check(self, config: DictConfig, data_hash: str, by_progress: bool = False) -> Checkpoint | None:
+        """The last commit, after making sure that `config` may go on from it with what is there.
+
+        by_progress: learning goes by the part of the run that is over, so another length is another run.
+        """
         settings = self.path / "config.yaml"
         if settings.exists():
-            self._check_same(leaves(read_settings(settings)), leaves(config))
+            old = read_settings(settings)
+            self._check_same(leaves(old), leaves(config))
+            if by_progress and old["rounds"] != config.rounds:
+                raise InputError(
+                    f"'{self.path}' learns by a schedule over its {old['rounds']} rounds, so rounds={config.rounds} "
+                    "would be another run; name another --out, or train with algo.schedule=constant."
+                )
         if not self.checkpoint.exists():
             if self.records.exists() and self.records.read_bytes().count(b"\n") > 1:
                 raise InputError(f"'{self.path}' has rounds but no {self.checkpoint.name}; restore it, or begin anew.")

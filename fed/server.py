@@ -29,14 +29,14 @@ def prepare(config: DictConfig, resume: bool = False) -> tuple[Experiment, RunFo
     if resume:
         config = with_the_layout_of_its_run(config)
     experiment = Experiment.build(config)
-    folder.check(experiment.config, experiment.data_hash)
+    folder.check(experiment.config, experiment.data_hash, experiment.by_progress)
     return experiment, folder
 
 
 def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lambda record: None) -> dict:
     """Run (or continue) the federation and return its summary; `observe` sees every record and steers nothing."""
     with folder.locked():
-        last = folder.check(experiment.config, experiment.data_hash)
+        last = folder.check(experiment.config, experiment.data_hash, experiment.by_progress)
         folder.begin(experiment.config, experiment.shards.statistics(experiment.dataset), last)
         for record in folder.history():
             observe(record)
@@ -59,7 +59,7 @@ def _run_rounds(
         else:
             state, record = _train_round(experiment, engine, aggregator, state, round)
         trained = time.perf_counter()
-        if _evaluation_is_due(experiment, round):
+        if experiment.evaluator is not None and _is_due(config, round):
             record |= _evaluate(experiment, folder, state)
         now = time.perf_counter()
         record |= {"seconds": now - begun, "seconds_train": trained - begun, "seconds_evaluate": now - trained}
@@ -105,6 +105,7 @@ def _train_round(
     used = [weights.get(client, 0.0) for client in chosen] if experiment.shared else []
     record = _record(round, chosen, used, bytes_up=size * len(answered), bytes_down=size * len(chosen))
     record["metrics"] = _mean_metrics(updates)
+    record |= _statistics(updates, chosen, with_histograms=_is_due(config, round))
     record["flags"] = {str(client): why for update in updates for client, why in update.flags.items()}
     record["failures"] = {str(client): why for update in updates for client, why in update.failures.items()}
     return state, record
@@ -129,10 +130,27 @@ def _mean_metrics(updates: list[Update]) -> dict[str, float | None]:
     return {name: float(v.mean()) if len(v) and np.isfinite(v).all() else None for name, v in values.items()}
 
 
-def _evaluation_is_due(experiment: Experiment, round: int) -> bool:
-    if experiment.evaluator is None:
-        return False
-    return round % experiment.config.eval.every == 0 or round == experiment.config.rounds
+def _statistics(updates: list[Update], chosen: list[int], with_histograms: bool) -> Record:
+    """{"ratios": {"mean": [one for each participant], …}}, null for a client that failed or is not finite."""
+    found: Record = {}
+    for update in updates:
+        for value, statistics in update.statistics.items():
+            for name, numbers in statistics.items():
+                if name != "histogram" or with_histograms:
+                    by_client = found.setdefault(f"{value}s", {}).setdefault(name, dict.fromkeys(chosen))
+                    by_client |= {
+                        client: number if np.isfinite(number).all() else None
+                        for client, number in zip(update.clients, numbers, strict=True)
+                    }
+    return {
+        value: {name: list(by_client.values()) for name, by_client in statistics.items()}
+        for value, statistics in found.items()
+    }
+
+
+def _is_due(config: DictConfig, round: int) -> bool:
+    """Whether this is a round that is looked at closely: every so many, and the last one."""
+    return round == config.rounds or (config.eval.every is not None and round % config.eval.every == 0)
 
 
 def _evaluate(experiment: Experiment, folder: RunFolder, state: dict[str, Tensor]) -> Record:

@@ -1,6 +1,6 @@
 """What an engine hands back for a chunk of clients that have trained."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -15,3 +15,4 @@ class Update:
     metrics: dict[str, list[float]]  # mean over the round's updates, per client
     flags: dict[int, str]  # clients that went on but look diverged, and why
     failures: dict[int, str]  # clients whose training failed, and why; they are not among `clients`
+    statistics: dict[str, dict[str, list]] = field(default_factory=dict)  # per-row value → statistic → per client

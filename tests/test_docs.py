@@ -78,7 +78,8 @@ def check_analyze(words: list[str]) -> None:
 
 
 def check_bench(words: list[str]) -> None:
-    assert words in (["steps"], ["widths"], ["load"], ["racing"])
+    sys.argv = ["bench.py", *words]
+    importlib.import_module("scripts.bench").arguments()
 
 
 CHECKS = {
@@ -165,8 +166,8 @@ def extended(tmp_path, monkeypatch) -> Path:
 
 def test_the_pages_hold_an_example_of_each_extension(extended):
     for path in (
-        "rl/squared_bc.py",
-        "configs/algo/squared_bc.yaml",
+        "rl/absolute_bc.py",
+        "configs/algo/absolute_bc.yaml",
         "fed/aggregators/median.py",
         "configs/fed/median.yaml",
         "data/length.py",
@@ -177,14 +178,14 @@ def test_the_pages_hold_an_example_of_each_extension(extended):
 
 @pytest.mark.parametrize("promise", [name for name in vars(contract) if name.startswith("test_")])
 def test_the_example_learner_keeps_the_contract(extended, promise):
-    getattr(contract, promise)("squared_bc")
+    getattr(contract, promise)("absolute_bc")
 
 
 def test_the_example_learner_lowers_its_loss(extended):
-    learner = tests.rl.learners.make("squared_bc", 2, lr=1e-2)
+    learner = tests.rl.learners.make("absolute_bc", 2, lr=1e-2)
     batch = tests.rl.learners.random_batch(learner, 2, 64)
     losses = [learner.update(batch)["actor_loss"] for _ in range(50)]
-    assert (losses[-1] < 0.5 * losses[0]).all()
+    assert (losses[-1] < 0.7 * losses[0]).all()
 
 
 def test_the_example_aggregator_takes_the_median_of_all_chunks(extended):
@@ -207,6 +208,6 @@ def test_the_example_aggregator_takes_the_median_of_all_chunks(extended):
 
 
 def test_a_run_with_the_example_learner_aggregator_and_split(extended, configure, run):
-    folder = run(configure("algo=squared_bc", "fed=median", "split=length", "rounds=2"))
+    folder = run(configure("algo=absolute_bc", "fed=median", "split=length", "rounds=2"))
     assert [record["round"] for record in folder.history()] == [0, 1, 2]
     assert folder.history()[-1]["metrics"]["actor_loss"] > 0

@@ -14,13 +14,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from data.batch import Batch
 from data.sampler import Sampler
 from fed.clients import ClientStore
 from fed.update import Update
+from metrics.ratios import ratio_statistics
 from rl.learner import Learner
 from rl.memory import keep_freed_memory
 
 LARGEST_WIDTH = 16  # wider cohorts gain nothing (docs/speed.md) and their activations leave the cache
+SWEEP_ROWS = 2048  # of each client at a time, when a value is taken on all of them
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,40 @@ class InProcess:
                 yield from pool.map(lambda chunk: self._train_chunk(state, chunk, round), wave)
 
     def _train_chunk(self, state: Mapping[str, Tensor], clients: Sequence[int], round: int) -> Update:
+        cohort = self.cohort(state, clients)
+        totals: dict[str, Tensor] = {}
+        counts: dict[str, int] = {}  # an objective need not be in every update
+        for batch in self._batches(cohort, clients, round):
+            for name, value in cohort.update(batch).items():
+                totals[name] = totals.get(name, 0) + value
+                counts[name] = counts.get(name, 0) + 1
+        metrics = {name: (total / counts[name]).tolist() for name, total in totals.items()}
+        return self._report(cohort, clients, round, metrics)
+
+    def cohort(self, state: Mapping[str, Tensor], clients: Sequence[int]) -> Learner:
+        """The clients as they begin a round: the modules that are sent, and over them what each has kept."""
         cohort = self.learner(len(clients))
         cohort.broadcast({**self.initial, **state})
         for row, client in enumerate(clients):
             cohort.load(self.store.load(client) or {}, row)
-        totals: dict[str, Tensor] = {}
-        for batch in self.sampler.batches(clients, round, self.updates):
-            for name, value in cohort.update(batch).items():
-                totals[name] = totals[name] + value if name in totals else value
-        metrics = {name: (total / self.updates).tolist() for name, total in totals.items()}
-        return self._report(cohort, clients, round, metrics)
+        cohort.begin_round()
+        return cohort
+
+    @torch.no_grad()
+    def on_all_rows(
+        self, values: Callable[[Batch], Mapping[str, Tensor]], clients: Sequence[int]
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """A batch's values, each `[K, B]`, on all rows of the clients: `[K, R]`, and the mask of rows that exist."""
+        parts = [(values(batch), owned) for batch, owned in self.sampler.sweep(clients, SWEEP_ROWS)]
+        whole = {name: torch.cat([part[name] for part, _ in parts], dim=1) for name in parts[0][0]}
+        return whole, torch.cat([owned for _, owned in parts], dim=1)
+
+    def _batches(self, cohort: Learner, clients: Sequence[int], round: int) -> Iterator[Batch]:
+        def row_weights() -> Tensor:
+            return self.on_all_rows(lambda batch: {"weight": cohort.row_weights(batch)}, clients)[0]["weight"]
+
+        weights = row_weights if cohort.weighted_rows else None
+        return self.sampler.batches(clients, round, self.updates, weights, cohort.refresh_every)
 
     def _report(self, cohort: Learner, clients: Sequence[int], round: int, metrics: dict[str, list[float]]) -> Update:
         """Keep what stays with the clients, and hand over what is shared."""
@@ -97,11 +124,29 @@ class InProcess:
             shared={name: after[name][cohort.active] for name in self.shared},
             rows=[len(self.sampler.shards.rows(clients[row])) for row in cohort.active],
             metrics={name: [values[row] for row in cohort.active] for name, values in metrics.items()},
+            statistics=self._statistics(cohort, clients),
             flags={
-                clients[row]: f"{name} is {metrics[name][row]:.3g}, beyond the bound {bound:.3g}"
-                for name, bound in cohort.bounds.items()
-                for row in cohort.active
-                if not metrics[name][row] <= bound
+                clients[row]: "; ".join(beyond) for row in cohort.active if (beyond := _beyond(cohort, metrics, row))
             },
             failures={clients[row]: reason for row, reason in cohort.failures.items()},
         )
+
+    def _statistics(self, cohort: Learner, clients: Sequence[int]) -> dict[str, dict[str, list]]:
+        """Of the learner's per-row values: on the model that is returned, over all of a client's rows."""
+        if type(cohort).row_statistics is Learner.row_statistics or not cohort.active:
+            return {}  # it has none
+        whole, owned = self.on_all_rows(cohort.row_statistics, clients)
+        statistics = {}
+        for name, values in whole.items():
+            found = [ratio_statistics(values[row][owned[row]].cpu().numpy()) for row in cohort.active]
+            statistics[name] = {key: [client[key] for client in found] for key in found[0]}
+        return statistics
+
+
+def _beyond(cohort: Learner, metrics: dict[str, list[float]], row: int) -> list[str]:
+    """A sentence for each metric of a client that is beyond the learner's bound, or no number."""
+    return [
+        f"{name} is {metrics[name][row]:.3g}, beyond the bound {bound:.3g}"
+        for name, bound in cohort.bounds.items()
+        if name in metrics and not metrics[name][row] <= bound
+    ]

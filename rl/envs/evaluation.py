@@ -11,6 +11,7 @@ from data.errors import InputError
 from rl.deployment import Policy
 
 LARGEST_BATCH = 1024  # episodes at once
+COLUMNS = ("returns", "discounted", "unseen", "lengths")
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +19,8 @@ class Evaluation:
     """E episodes of each of K policies in each of V environments."""
 
     returns: np.ndarray  # [K, V, E] undiscounted
+    discounted: np.ndarray  # [K, V, E] Σ γᵗ rₜ, γ the evaluator's discount
+    unseen: np.ndarray  # [K, V, E] γᵀ where an episode was stopped after T steps, 0 where the task ended
     lengths: np.ndarray  # [K, V, E]
     metrics: dict[str, np.ndarray]  # name → [K, V, E]: what the environments say of an episode when it ends
 
@@ -25,8 +28,11 @@ class Evaluation:
 class Evaluator:
     """Plays the same E initial states for every policy and every round: differences are the policy's."""
 
-    def __init__(self, environments: Sequence[Environment], episodes: int, seed: int, max_steps: int):
+    def __init__(
+        self, environments: Sequence[Environment], episodes: int, seed: int, max_steps: int, discount: float = 1.0
+    ):
         self.environments, self.episodes, self.seed, self.max_steps = environments, episodes, seed, max_steps
+        self.discount = discount
         self.batches: list[gym.vector.VectorEnv] = []
 
     def __call__(self, policy: Policy) -> Evaluation:
@@ -34,14 +40,14 @@ class Evaluator:
         group = max(1, LARGEST_BATCH // (self.episodes * len(self.environments)))
         parts = [self._play(replace(policy, theta=theta)) for theta in policy.theta.split(group)]
         metrics = {name: np.concatenate([part.metrics[name] for part in parts]) for name in parts[0].metrics}
-        returns, lengths = (np.concatenate([getattr(part, name) for part in parts]) for name in ("returns", "lengths"))
-        return Evaluation(returns, lengths, metrics)
+        columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+        return Evaluation(**columns, metrics=metrics)
 
     def _play(self, policy: Policy) -> Evaluation:
         """All environments step by step side by side: one call of the policy serves them all."""
         clients, episodes = len(policy.theta), self.episodes
         seeds = [self.seed + episode for _ in range(clients) for episode in range(episodes)]
-        played = [_Episodes(batch, seeds) for batch in self._batches(clients * episodes)]
+        played = [_Episodes(batch, seeds, self.discount) for batch in self._batches(clients * episodes)]
         for _ in range(self.max_steps):
             running = [part for part in played if part.running.any()]
             if not running:
@@ -58,9 +64,8 @@ class Evaluator:
 
         names = sorted(set.intersection(*(set(part.metrics) for part in played)))
         return Evaluation(
-            arranged([part.returns for part in played]),
-            arranged([part.lengths for part in played]),
-            {name: arranged([part.metrics[name] for part in played]) for name in names},
+            **{name: arranged([getattr(part, name) for part in played]) for name in COLUMNS},
+            metrics={name: arranged([part.metrics[name] for part in played]) for name in names},
         )
 
     def _batches(self, count: int) -> list[gym.vector.VectorEnv]:
@@ -78,20 +83,24 @@ class Evaluator:
 class _Episodes:
     """One episode in each environment of a batch."""
 
-    def __init__(self, batch: gym.vector.VectorEnv, seeds: list[int]):
-        self.batch = batch
+    def __init__(self, batch: gym.vector.VectorEnv, seeds: list[int], discount: float):
+        self.batch, self.discount = batch, discount
         self.observations, _ = batch.reset(seed=seeds)
         self.returns, self.lengths = np.zeros(batch.num_envs), np.zeros(batch.num_envs, dtype=np.int64)
+        self.discounted, self.unseen = np.zeros(batch.num_envs), np.ones(batch.num_envs)
         self.running = np.ones(batch.num_envs, dtype=bool)
         names = batch.metadata.get("episode_metrics", ())
         self.metrics = {name: np.full(batch.num_envs, np.nan) for name in names}
 
     def step(self, actions: np.ndarray) -> None:
         finite = np.isfinite(actions).all(axis=1)
-        self.returns[self.running & ~finite] = np.nan  # a policy that is no policy any more
+        for values in (self.returns, self.discounted):
+            values[self.running & ~finite] = np.nan  # a policy that is no policy any more
         self.running &= finite
         self.observations, rewards, terminated, truncated, infos = self.batch.step(np.nan_to_num(actions))
         self.returns[self.running] += rewards[self.running]
+        self.discounted[self.running] += (self.unseen * rewards)[self.running]
+        self.unseen[self.running] *= np.where(terminated, 0.0, self.discount)[self.running]
         self.lengths[self.running] += 1
         for name, values in self.metrics.items():
             if name in infos:

@@ -1,7 +1,11 @@
+import shutil
+from itertools import product
+
 import pytest
 
 from data.errors import InputError
-from fed.config import compose, expand, options
+from fed import config as fed_config
+from fed.config import CONFIGS, compose, expand, options
 
 
 def test_groups_and_values_compose():
@@ -74,3 +78,53 @@ def test_a_config_file_with_a_wrong_key_is_refused(tmp_path):
 def test_a_sweep_expands_to_every_combination():
     assert expand(["seed=0,1", "algo=bc"]) == [["seed=0", "algo=bc"], ["seed=1", "algo=bc"]]
     assert len(expand(["seed=range(3)", "algo=bc,sac"])) == 6
+
+
+@pytest.fixture
+def tuned(tmp_path, monkeypatch):
+    """Tuned settings for BC on Pendulum, in a copy of the configurations."""
+    shutil.copytree(CONFIGS, tmp_path / "configs", ignore=shutil.ignore_patterns("tuned"))
+    folder = tmp_path / "configs" / "tuned"
+    folder.mkdir()
+    (folder / "pendulum_bc.yaml").write_text("updates_per_round: 777\nalgo:\n  lr: 0.25\n")
+    monkeypatch.setattr(fed_config, "CONFIGS", tmp_path / "configs")
+    return folder
+
+
+@pytest.mark.parametrize("root", ["train", "centralized"])
+def test_tuned_settings_hold_for_their_data_and_learner_alone(tuned, root):
+    config = compose(root, ["data=pendulum", "algo=bc"])
+    assert (config.updates_per_round, config.algo.lr) == (777, 0.25)
+    assert config.choices.split == "dirichlet"  # the data still say which split suits them
+    assert config.pooled == (root == "centralized")
+    plain = compose(root, ["data=racing_fleet", "algo=bc"])
+    assert (plain.updates_per_round, plain.algo.lr) == (100, 1e-3)
+    assert compose(root, ["data=pendulum", "algo=sac"]).updates_per_round == 100
+
+
+def test_what_is_typed_or_in_a_file_wins_over_tuned_settings(tuned, tmp_path):
+    typed = compose("train", ["data=pendulum", "algo=bc", "algo.lr=0.5", "split=iid"])
+    assert (typed.updates_per_round, typed.algo.lr, typed.choices.split) == (777, 0.5, "iid")
+    path = tmp_path / "mine.yaml"
+    path.write_text("data: pendulum\nalgo: bc\nupdates_per_round: 5\n")
+    config = compose("train", [], path)
+    assert (config.updates_per_round, config.algo.lr) == (5, 0.25)
+    assert compose("train", ["updates_per_round=6"], path).updates_per_round == 6
+
+
+def test_each_job_of_a_sweep_has_its_own_tuned_settings(tuned):
+    jobs = [compose("train", job) for job in expand(["data=pendulum", "algo=bc,sac"])]
+    assert [job.updates_per_round for job in jobs] == [777, 100]
+
+
+def test_tuned_files_are_named_after_data_and_learner_and_compose():
+    known = {f"{data}_{algo}": (data, algo) for data, algo in product(options("data"), options("algo"))}
+    for name in options("tuned"):
+        data, algo = known[name]
+        compose("train", [f"data={data}", f"algo={algo}", "data.path=x"])
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "half"])
+def test_the_share_of_best_episodes_is_above_0_and_at_most_1(value):
+    with pytest.raises(InputError, match="top"):
+        compose("train", [f"top={value}"])

@@ -8,6 +8,7 @@ import pytest
 from data.errors import InputError
 from fed.config import compose
 from fed.files import load_tensors
+from fed.offline import FQESettings, LoggedRun, played_values
 from fed.server import prepare
 from fed.trained import TrainedRun
 from rl.envs.racing.laps import save_laps
@@ -69,6 +70,24 @@ def test_local_teams_are_scored_everywhere_and_at_home(team_config, run):
     )
     assert record["own_score"] == pytest.approx((scores[0, 0] + scores[1, 1]) / 2)
     assert record["score"] == pytest.approx(scores[:, :2].mean())
+
+
+@pytest.mark.parametrize("fed", ["fedavg", "local"])
+def test_a_fleets_value_is_estimated_track_by_track(team_config, run, fed):
+    folder = run(team_config(f"fed={fed}", "eval=none"))
+    trained = TrainedRun.load(folder.path)
+    logged = LoggedRun.load(folder.path, trained)
+    lines, column = logged.lines(), logged.experiment.dataset.columns["environment"]
+    names = {"fedavg": ["Oval nominal", "Kidney wet"], "local": ["client 0, Oval nominal", "client 1, Kidney wet"]}
+    assert [line.name for line in lines] == names[fed]
+    assert [line.policy for line in lines] == ([0, 0] if fed == "fedavg" else [0, 1])
+    for v, line in enumerate(lines):
+        assert set(column[line.rows]) == set(column[line.starts]) == {v}
+    values, _ = logged.fitted_values(FQESettings(gamma=0.5, updates=4, batch_size=8))
+    assert np.isfinite(values[np.concatenate([line.starts for line in lines])]).all()
+    played, unseen = played_values(trained, gamma=0.5, episodes=2, seed=0)
+    assert played.shape == (1 if fed == "fedavg" else 2, 2, 2)  # the held-out track has no logs to estimate from
+    assert unseen < 0.01
 
 
 def test_a_resumed_fleet_ends_bit_for_bit_where_the_unbroken_one_does(team_config, run):

@@ -15,7 +15,14 @@ LAP_TIMES = np.array([[[5.0, np.nan], [np.nan, np.nan], [8.0, 9.0]], [[7.0, 6.0]
 
 def evaluation(policies: slice = slice(None)) -> Evaluation:
     lengths = np.full(RETURNS.shape, 10)
-    return Evaluation(RETURNS[policies], lengths[policies], {"lap_time": LAP_TIMES[policies]})
+    returns = RETURNS[policies]
+    return Evaluation(
+        returns,
+        discounted=returns,
+        unseen=np.zeros_like(returns),
+        lengths=lengths[policies],
+        metrics={"lap_time": LAP_TIMES[policies]},
+    )
 
 
 def test_scores_are_normalised_in_each_environment_and_then_averaged():

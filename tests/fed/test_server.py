@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from fed.config import options
 from fed.files import load_tensors
 from fed.run_folder import RunFolder
 from fed.server import federate, prepare
@@ -141,6 +142,23 @@ def test_a_client_that_fails_is_left_out_and_said_so(configure, run):
     assert all(torch.isfinite(tensor).all() for tensor in load_tensors(folder.checkpoint)[0].values())
 
 
+@pytest.mark.parametrize("algo", options("algo"))
+def test_with_every_learner_a_nan_stops_its_client_with_a_sentence_and_never_the_run(configure, algo):
+    small = ["rounds=1", "updates_per_round=3", "eval=none"]
+    for broken in ([2], [0, 1, 2, 3]):
+        experiment, folder = prepare(configure(f"algo={algo}", *small, out=f"run{len(broken)}"))
+        for client in broken:
+            experiment.dataset.observations[experiment.shards.rows(client)] = np.nan
+        federate(experiment, folder)
+        record = folder.history()[-1]
+        assert list(record["failures"]) == [str(client) for client in broken]
+        assert all("not finite" in why for why in record["failures"].values())
+        assert [weight > 0 for weight in record["weights"]] == [client not in broken for client in range(4)]
+        state = load_tensors(folder.checkpoint)[0]
+        assert all(torch.isfinite(tensor).all() for tensor in state.values())
+    assert all(torch.equal(state[name], row) for name, row in experiment.initial.items())
+
+
 def test_values_beyond_what_any_policy_earns_are_flagged(configure, run):
     folder = run(
         configure("algo.initial_temperature=1000.0", "algo.critic_lr=0.1", "algo.gamma=0.9", "updates_per_round=40")
@@ -242,3 +260,17 @@ def test_returns_that_are_not_finite_are_recorded_as_such(configure, run):
     """A step so large that the actor stays finite and its actions do not."""
     records = run(configure("algo=bc", "algo.lr=1e30", "rounds=2")).history()
     assert any("evaluation_failed" in record or record.get("failures") for record in records)
+
+
+def test_a_client_trains_on_its_best_episodes_where_only_they_are_asked_for(configure, run):
+    experiment, folder = prepare(configure("top=0.34", "rounds=1"))  # of three episodes each
+    federate(experiment, folder)
+    whole, _ = prepare(configure(out="whole"))
+    assert experiment.shards.episodes.tolist() == [1, 1, 1, 1]
+    for k in range(4):
+        best = whole.shards.returns(whole.dataset)[whole.shards.piece_client == k].max()
+        assert experiment.shards.returns(experiment.dataset)[k] == pytest.approx(best)
+    shards = json.loads((folder.path / "shards.json").read_text())
+    assert [client["episodes"] for client in shards["clients"]] == [1, 1, 1, 1]
+    pooled, _ = prepare(configure("top=0.5", root="centralized", out="pooled"))
+    assert pooled.shards.episodes.tolist() == [6]

@@ -7,6 +7,7 @@ from data.dataset import Environment
 from data.errors import InputError
 from rl.deployment import Policy
 from rl.envs.episode import Episode, evenly, play, save_picture, save_video
+from rl.networks import MLP
 from rl.policies import TanhGaussian
 
 PENDULUM = Environment("Pendulum-v1")
@@ -14,7 +15,7 @@ PENDULUM = Environment("Pendulum-v1")
 
 @pytest.fixture
 def policy() -> Policy:
-    actor = TanhGaussian.build(3, 1, [8])
+    actor = TanhGaussian(MLP((3, 8, 2)))
     theta = torch.randn(1, actor.network.parameters, generator=torch.Generator().manual_seed(0))
     return Policy(actor, theta, torch.zeros(3), torch.ones(3), torch.tensor([-2.0]), torch.tensor([2.0]))
 

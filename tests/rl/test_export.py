@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -6,14 +8,22 @@ import torch
 from data.errors import InputError
 from rl.deployment import Policy
 from rl.export import export_policy
-from rl.policies import TanhGaussian
+from rl.networks import MLP
+from rl.policies import Deterministic, TanhGaussian
 
 OBSERVATIONS = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32) * 3
 
 
-@pytest.fixture
-def policy() -> Policy:
-    actor = TanhGaussian.build(3, 2, [8])
+ACTORS = {
+    "gaussian": TanhGaussian(MLP((3, 8, 4))),
+    "deterministic": Deterministic(MLP((3, 8, 2))),
+    "layer norm": TanhGaussian(MLP((3, 8, 8, 4), layer_norm=True)),
+}
+
+
+@pytest.fixture(params=ACTORS)
+def policy(request) -> Policy:
+    actor = ACTORS[request.param]
     theta = torch.randn(2, actor.network.parameters, generator=torch.Generator().manual_seed(0))
     low, high = torch.tensor([-2.0, 0.0]), torch.tensor([2.0, 5.0])
     return Policy(actor, theta, torch.tensor([0.1, 0.2, 0.3]), torch.tensor([1.0, 2.0, 3.0]), low, high)
@@ -36,7 +46,8 @@ def test_onnx_gives_the_policys_actions_for_any_batch(policy, tmp_path):
 
 
 def test_actions_span_the_environments_range(policy):
-    actions = policy.act(np.random.default_rng(0).normal(size=(2, 1000, 3)) * 1000)
+    steep = replace(policy, theta=policy.theta * 10)
+    actions = steep.act(np.random.default_rng(0).normal(size=(2, 1000, 3)) * 1000)
     np.testing.assert_allclose(actions.min((0, 1)), [-2, 0], atol=1e-3)
     np.testing.assert_allclose(actions.max((0, 1)), [2, 5], atol=1e-3)
 

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 
@@ -13,12 +14,14 @@ def plain_copy(mlp: MLP, row: torch.Tensor) -> nn.Sequential:
         bias, at = row[at : at + fan_out], at + fan_out
         linear.weight.data.copy_(weight.view(fan_in, fan_out).T)
         linear.bias.data.copy_(bias)
-        modules += [linear, nn.ReLU()]
-    return nn.Sequential(*modules[:-1])
+        norm = [nn.LayerNorm(fan_out, elementwise_affine=False)] if mlp.layer_norm else []
+        modules += [linear, *norm, nn.ReLU()]
+    return nn.Sequential(*modules[: -1 - mlp.layer_norm])
 
 
-def test_each_row_is_an_independent_network_with_the_gradients_of_plain_autograd():
-    mlp = MLP((4, 8, 6, 1))
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_each_row_is_an_independent_network_with_the_gradients_of_plain_autograd(layer_norm):
+    mlp = MLP((4, 8, 6, 1), layer_norm=layer_norm)
     theta = torch.randn(3, mlp.parameters, dtype=torch.float64, requires_grad=True)
     x = torch.randn(3, 5, 4, dtype=torch.float64, requires_grad=True)
     out = mlp(theta, x)
@@ -33,11 +36,38 @@ def test_each_row_is_an_independent_network_with_the_gradients_of_plain_autograd
         torch.testing.assert_close(theta.grad[k], torch.cat([g.flatten() for g in flat]))
 
 
-def test_gradients_pass_a_numerical_check():
-    mlp = MLP((3, 5, 2))
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_gradients_pass_a_numerical_check(layer_norm):
+    mlp = MLP((3, 5, 4, 2), layer_norm=layer_norm)
     theta = torch.randn(2, mlp.parameters, dtype=torch.float64, requires_grad=True)
     x = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda theta, x: mlp(theta, x), (theta, x))
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("heads", [1, 2])
+def test_the_plain_form_has_the_same_values_and_gradients(heads, layer_norm):
+    mlp = MLP((4, 8, 6, 1), heads, layer_norm)
+    theta = torch.randn(3, mlp.parameters, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(3, 5, 4, dtype=torch.float64, requires_grad=True)
+    fast, plain = mlp(theta, x), mlp.plain(theta, x)
+    torch.testing.assert_close(fast, plain)
+    for one, other in zip(*(torch.autograd.grad(y.square().sum(), (theta, x)) for y in (fast, plain)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+def test_the_plain_form_has_a_second_derivative(layer_norm):
+    """As a gradient penalty needs: the gradient in the parameters of the gradient's norm in the input."""
+    mlp = MLP((3, 5, 1), layer_norm=layer_norm)
+    theta = torch.randn(2, mlp.parameters, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
+
+    def penalty(theta: torch.Tensor) -> torch.Tensor:
+        (slope,) = torch.autograd.grad(mlp.plain(theta, x).sum(), x, create_graph=True)
+        return slope.square().sum((1, 2))
+
+    assert torch.autograd.gradcheck(penalty, (theta,))
 
 
 def test_an_ensemble_is_its_members_side_by_side():

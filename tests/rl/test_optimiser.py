@@ -26,3 +26,15 @@ def test_a_row_that_is_left_out_keeps_parameters_and_moments_bit_for_bit():
     rows.step(torch.randn(2, 4), [0])
     after = {**rows.state(), "theta": theta}
     assert all(torch.equal(before[name], after[name][1]) for name in before)
+
+
+def test_a_schedules_factor_scales_the_step_and_not_the_moments():
+    theta, start, grad = torch.randn(2, 4), {}, torch.randn(2, 4)
+    for factor in (1.0, 0.25):
+        copy = theta.clone()
+        rows = RowAdam(copy, lr=1e-2)
+        rows.step(grad, [0, 1], factor)
+        start[factor] = (copy - theta, rows.m, rows.v)
+    torch.testing.assert_close(start[0.25][0], 0.25 * start[1.0][0])
+    assert torch.equal(start[0.25][1], start[1.0][1])
+    assert torch.equal(start[0.25][2], start[1.0][2])
