@@ -6,6 +6,16 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
+class Window:
+    """The next m ≤ n steps of the log from each row."""
+
+    rewards: Tensor  # [K, B] Σ_{k<m} γ^k r_{t+k}
+    observations: Tensor  # [K, B, S] the state after them
+    terminals: Tensor  # [K, B] 1 where the task ended in them
+    steps: Tensor  # [K, B] m
+
+
+@dataclass(frozen=True, eq=False)
 class Batch:
     """B transitions for each of K clients, normalised, actions in [−1, 1], with the noise the learner will need.
 
@@ -25,3 +35,4 @@ class Batch:
     initial_observations: Tensor | None = None  # [K, B, S] from the client's initial states
     initial_weight: Tensor | None = None  # [K] (n0_i/N0)/(N_i/N): see `Shards.initial_weights`
     weighted: "Batch | None" = None  # rows drawn in proportion to the learner's weights; the noise is the same
+    window: Window | None = None  # for learners that look several steps ahead

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.batch import Batch
+from data.batch import Batch, Window
 from data.dataset import Dataset
 from data.normaliser import Normaliser
 from data.randomness import generator
 from data.shards import Shards
+from data.windows import Windows
 
 BLOCK = 32  # updates whose indices and noise are drawn at once; part of what a seed means
 
@@ -34,6 +35,7 @@ class Sampler:
         rounds: int | None = None,  # of the run; None: its end is not known, and progress stays 0
         initial_states: bool = False,
         returns_discount: float | None = None,
+        window: tuple[int, float] | None = None,  # steps and discount
         device: str = "cpu",
     ):
         def column(array: np.ndarray) -> Tensor:
@@ -54,6 +56,12 @@ class Sampler:
         self.returns = None
         if returns_discount is not None:
             self.returns = column(shards.returns_to_go(dataset, returns_discount).astype(np.float32))
+
+        self.windows = None if window is None else Windows.of(dataset, shards, *window)
+        if self.windows is not None:
+            self.window_rewards = column(self.windows.rewards.astype(np.float32))
+            self.window_ends = column(self.windows.ends)
+            self.window_steps = column(self.windows.steps.astype(np.float32))
 
     def batches(
         self,
@@ -121,10 +129,13 @@ class Sampler:
         return rows, random.standard_normal((BLOCK, *self.noise_shape), dtype=np.float32)
 
     def _draw_initial(self, client: int, round: int, block: int) -> np.ndarray:
-        """Dataset rows `[BLOCK, B]` that begin a piece."""
+        """Dataset rows `[BLOCK, B]` that begin a piece; with windows of n steps, any of its first n."""
         own = self.shards.initial_rows(client)
         random = generator(self.seed, "initial", client, round, block)
-        return own[random.integers(len(own), size=(BLOCK, self.batch_size))]
+        rows = own[random.integers(len(own), size=(BLOCK, self.batch_size))]
+        if self.windows is None:
+            return rows
+        return rows + (random.random(rows.shape) * self.windows.steps[rows]).astype(np.int64)
 
     def _draw_uniform(self, client: int, round: int, block: int) -> np.ndarray:
         """[BLOCK, B] numbers in [0, 1), which weights turn into rows."""
@@ -140,6 +151,16 @@ class Sampler:
             terminals=_take(self.terminals, rows).float(),
             noise=noise,
             returns=None if self.returns is None else _take(self.returns, rows).mul_(self.reward_scale),
+            window=None if self.windows is None else self._window(rows),
+        )
+
+    def _window(self, rows: Tensor) -> Window:
+        ends = _take(self.window_ends, rows)
+        return Window(
+            rewards=_take(self.window_rewards, rows).mul_(self.reward_scale),
+            observations=self._normalised(self.next_observations, ends),
+            terminals=_take(self.terminals, ends).float(),
+            steps=_take(self.window_steps, rows),
         )
 
     def _normalised(self, observations: Tensor, rows: Tensor) -> Tensor:

@@ -60,6 +60,7 @@ class Rows:
             seed=0,
             rounds=1,
             returns_discount=learner.returns_discount,
+            window=learner.window,
         )
 
     def policy(self, actor: Actor, theta: torch.Tensor) -> Policy:

@@ -99,6 +99,7 @@ class Experiment:
             rounds=self.config.rounds,
             initial_states=learner.initial_states,
             returns_discount=learner.returns_discount,
+            window=learner.window,
             device=self.config.device,
         )
 

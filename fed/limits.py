@@ -105,6 +105,7 @@ LIMITS: dict[str, Limit] = {
     "algo.expectile": (lambda value: _is_number(value) and 0 < value < 1, "a number above 0 and below 1"),
     "algo.beta": NOT_BELOW_0,
     "algo.policy": _one_of("gaussian", "tanh_gaussian"),
+    "algo.steps": _whole(1),
     "algo.divergence": _one_of(*DIVERGENCES),
     "algo.gradient": _one_of("full", "semi", "orthogonal"),
     "algo.starts": _one_of("episodes", "data"),

@@ -16,3 +16,4 @@ class Update:
     flags: dict[int, str]  # clients that went on but look diverged, and why
     failures: dict[int, str]  # clients whose training failed, and why; they are not among `clients`
     statistics: dict[str, dict[str, list]] = field(default_factory=dict)  # per-row value → statistic → per client
+    sizes: dict[str, list[float]] = field(default_factory=dict)  # module → what its rows weigh together, if not alike

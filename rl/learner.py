@@ -47,8 +47,10 @@ class Learner:
     bounds: Mapping[str, float] = {}  # metric → value beyond which the client is reported as diverged
     initial_states = False  # true: batches bring `initial_observations` and `initial_weight`
     weighted_rows = False  # true: batches bring `weighted`, rows drawn in proportion to `row_weights`
+    weighted_modules: tuple[str, ...] = ()  # those that are trained on weighted rows
     refresh_every = 200  # updates from one computation of the row weights to the next; a round begins with one
     returns_discount: float | None = None  # a number: batches bring `returns`, discounted by it
+    window: tuple[int, float] | None = None  # steps and discount: batches bring `window`
     by_progress = False  # true: learning depends on batch.progress, and so on how long the run is
     actor: Actor
 

@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from data.batch import Batch
+from data.batch import Batch, Window
 from data.errors import InputError
 from rl.divergences import DIVERGENCES
 from rl.learner import Learner, Losses, Metrics, Task
@@ -33,6 +33,7 @@ class OptiDICE(Learner):
         *,
         alpha: float,
         gamma: float,
+        steps: int,
         divergence: str,
         gradient: str,
         starts: str,
@@ -63,12 +64,14 @@ class OptiDICE(Learner):
         if extraction == "projection" and draw_rows:
             raise InputError("extraction=projection acts on all states of the data: set algo.draw_rows=false.")
         self.alpha, self.gamma, self.divergence = alpha, gamma, DIVERGENCES[divergence]
+        self.window = (steps, gamma) if steps > 1 else None
         self.gradient, self.initial_states = gradient, starts == "episodes" and gradient == "full"
         self.centred, self.absorbing, self.nu_networks = centred, absorbing, nu_networks
         self.gradient_penalty, self.advantage, self.extraction = gradient_penalty, advantage, extraction
         self.broadcast_ratios, self.normalise_ratios = ratios == "broadcast", normalise_ratios
         self.largest_ratio, self.defensive = largest_ratio, defensive
         self.weighted_rows, self.refresh_every = draw_rows, refresh_every
+        self.weighted_modules = ("actor",) if draw_rows else ()
         self.warm_up, self.policy_loss, self.entropy, self.components = warm_up, policy_loss, entropy, components
         self.by_progress = warm_up > 0
         self.noise_draws = int(extraction == "projection" or entropy > 0)
@@ -124,10 +127,21 @@ class OptiDICE(Learner):
         out = self.nu(theta, observations).squeeze(-1)
         return self.offset + (out if self.nu_networks == 1 else out.amin(1))
 
-    def residual(self, batch: Batch, value: Tensor, following: Tensor, dual: Tensor) -> Tensor:
-        """e(s,a,s') = r + γν(s') − ν(s); after a terminal nothing follows, or the absorbing state."""
+    def ahead(self, batch: Batch) -> Window:
+        """What e looks at: the step to s', or the window of several steps."""
+        if batch.window is not None:
+            return batch.window
+        return Window(batch.rewards, batch.next_observations, batch.terminals, torch.ones_like(batch.rewards))
+
+    def residual(self, ahead: Window, value: Tensor, following: Tensor, dual: Tensor) -> Tensor:
+        """e = (Σ_{k<m} γ^k r_k + γ^m ν(s_m) − ν(s)) / Σ_{k<m} γ^k, for m = 1 the paper's r + γν(s') − ν(s).
+
+        After a terminal nothing follows, or the absorbing state.
+        """
         end = dual[:, 1:2] if self.absorbing else 0.0
-        return batch.rewards + self.gamma * torch.where(batch.terminals > 0, end, following) - value
+        discount = self.gamma**ahead.steps
+        gain = ahead.rewards + discount * torch.where(ahead.terminals > 0, end, following) - value
+        return gain * (1 - self.gamma) / (1 - discount)
 
     def regularised(self, x: Tensor, dual: Tensor, terminals: Tensor) -> Tensor:
         """[K] E[α f*(x)]; with an absorbing state each terminal row brings one more, which stays where it is."""
@@ -140,8 +154,8 @@ class OptiDICE(Learner):
 
     def fit_dual(self, batch: Batch) -> tuple[Losses, Metrics]:
         """One step on ν and one on λ (with the absorbing state's value), each with the other held."""
-        dual = self.params["dual"]
-        states = [batch.observations, batch.next_observations]
+        dual, ahead = self.params["dual"], self.ahead(batch)
+        states = [batch.observations, ahead.observations]
         if self.initial_states:
             states.append(batch.initial_observations)
         # One pass for all states: a wide matrix product is quicker than two or three narrow ones.
@@ -149,28 +163,28 @@ class OptiDICE(Learner):
         value, following, *first = self.value(self.params["nu"], torch.cat(states, 1)).split(widths, 1)
         if self.gradient == "full":
             start = first[0].mean(1) * batch.initial_weight if first else value.mean(1)
-            nu_loss = (1 - self.gamma) * start + self.full_dual(batch, value, following)
+            nu_loss = (1 - self.gamma) * start + self.full_dual(ahead, value, following)
         else:
-            nu_loss = self.semi_dual(batch, value, following)
+            nu_loss = self.semi_dual(ahead, value, following)
         if self.gradient_penalty > 0:
             nu_loss = nu_loss + self.gradient_penalty * self.steepness(batch.observations)
         value, following = value.detach(), following.detach()
-        x = (self.residual(batch, value, following, dual) - dual[:, :1]) / self.alpha
-        dual_loss = self.regularised(x, dual, batch.terminals) + dual[:, 0]
+        x = (self.residual(ahead, value, following, dual) - dual[:, :1]) / self.alpha
+        dual_loss = self.regularised(x, dual, ahead.terminals) + dual[:, 0]
         ratio = self.divergence.ratio(x.detach())
         metrics = {"ratio": ratio.mean(1), "nu_abs": value.abs().mean(1), "lambda": dual.detach()[:, 0].clone()}
         return {"nu": nu_loss, "dual": dual_loss}, metrics
 
-    def full_dual(self, batch: Batch, value: Tensor, following: Tensor) -> Tensor:
+    def full_dual(self, ahead: Window, value: Tensor, following: Tensor) -> Tensor:
         """E_D[α f*((e − λ)/α)]: with (1−γ) E_{s0}[ν(s0)] and λ it is the paper's L(ν, λ).
 
         The two expectations weigh a client by its rows and by its episodes; `initial_weight` sets that right.
         """
         dual = self.params["dual"].detach()
-        x = (self.residual(batch, value, following, dual) - dual[:, :1]) / self.alpha
-        return self.regularised(x, dual, batch.terminals)
+        x = (self.residual(ahead, value, following, dual) - dual[:, :1]) / self.alpha
+        return self.regularised(x, dual, ahead.terminals)
 
-    def semi_dual(self, batch: Batch, value: Tensor, following: Tensor) -> Tensor:
+    def semi_dual(self, ahead: Window, value: Tensor, following: Tensor) -> Tensor:
         """L(ν) = E[ν(s) + α f*((r + γν̄(s') − ν(s))/α)] with a target ν̄: quick, but normalised in each state.
 
         `orthogonal` (ODICE, Mao et al. 2024, arXiv 2402.00348) adds the part of the gradient through ν(s') that does
@@ -178,12 +192,14 @@ class OptiDICE(Learner):
         """
         nu, dual = self.params["nu"], self.params["dual"].detach()
         with torch.no_grad():
-            target = self.value(self.targets["nu_target"], batch.next_observations)
-        x = self.residual(batch, value, target, dual) / self.alpha
-        loss = (value + self.alpha * self.divergence.conjugate(x)).mean(1)
+            target = self.value(self.targets["nu_target"], ahead.observations)
+        x = self.residual(ahead, value, target, dual) / self.alpha
+        pace = (1 - self.gamma) / (1 - self.gamma**ahead.steps)  # 1 for a single step
+        loss = (pace * value + self.alpha * self.divergence.conjugate(x)).mean(1)
         if self.gradient == "semi":
             return loss
-        flow = (self.gamma * (1 - batch.terminals) * self.divergence.ratio(x.detach()) * following).mean(1)
+        carried = pace * self.gamma**ahead.steps * (1 - ahead.terminals)
+        flow = (carried * self.divergence.ratio(x.detach()) * following).mean(1)
         (forward,) = torch.autograd.grad(loss.sum(), nu, retain_graph=True)
         (backward,) = torch.autograd.grad(flow.sum(), nu)
         along = (backward * forward).sum(1, keepdim=True) / forward.square().sum(1, keepdim=True).clamp_min(1e-12)
@@ -202,8 +218,12 @@ class OptiDICE(Learner):
         """(e − λ)/α `[K, B]` of the rows, e from the advantage net where there is one."""
         if self.advantage != "none":
             return self.advantage_x(batch.observations, batch.actions, params)
-        value, following = (self.value(params["nu"], s) for s in (batch.observations, batch.next_observations))
-        return (self.residual(batch, value, following, params["dual"]) - params["dual"][:, :1]) / self.alpha
+        return (self.logged_residual(batch, params) - params["dual"][:, :1]) / self.alpha
+
+    def logged_residual(self, batch: Batch, params: dict[str, Tensor]) -> Tensor:
+        ahead = self.ahead(batch)
+        value, following = (self.value(params["nu"], s) for s in (batch.observations, ahead.observations))
+        return self.residual(ahead, value, following, params["dual"])
 
     def advantage_x(self, observations: Tensor, actions: Tensor, params: dict[str, Tensor]) -> Tensor:
         e = self.advantage_net(params["advantage"], torch.cat([observations, actions], -1)).squeeze(-1)
@@ -226,8 +246,7 @@ class OptiDICE(Learner):
         """e_θ(s,a) removes the bias of the single s': regression E[(e − e_θ)²], or minimax
         E[α f(w_e) − w_e(e − λ_e)] with λ_e(1 − E[w_e]) for its multiplier."""
         with torch.no_grad():
-            value, following = (self.value(self.params["nu"], s) for s in (batch.observations, batch.next_observations))
-            e = self.residual(batch, value, following, self.params["dual"])
+            e = self.logged_residual(batch, self.params)
         if self.advantage == "regression":
             inputs = torch.cat([batch.observations, batch.actions], -1)
             fitted = self.advantage_net(self.params["advantage"], inputs).squeeze(-1)
@@ -241,7 +260,7 @@ class OptiDICE(Learner):
 
     # -- the policy -----------------------------------------------------------------------------------------------
     def imitate(self, batch: Batch) -> tuple[Losses, Metrics]:
-        """L(π) = −E_D[w log π(a|s)] (or w ‖a − tanh μ(s)‖²) − entropy · H(π); w is a factor, or rows are drawn by it."""
+        """L(π) = −E_D[w log π(a|s)] (or w ‖a − tanh μ(s)‖²) − entropy · H(π); w is a factor, or rows are drawn so."""
         rows, weight = (batch.weighted, 1.0) if self.weighted_rows else (batch, self._policy_weight(batch))
         actor = self.params["actor"]
         if self.policy_loss == "squared":

@@ -78,14 +78,23 @@ class InProcess:
 
     def _train_chunk(self, state: Mapping[str, Tensor], clients: Sequence[int], round: int) -> Update:
         cohort = self.cohort(state, clients)
+        masses: list[float] = []  # what each client's rows weigh together by the modules that were sent
+
+        def row_weights() -> Tensor:
+            whole, owned = self.on_all_rows(lambda batch: {"weight": cohort.row_weights(batch)}, clients)
+            if not masses:
+                masses.extend(whole["weight"].where(owned, 0.0).sum(1, dtype=torch.float64).tolist())
+            return whole["weight"]
+
+        weights = row_weights if cohort.weighted_rows else None
         totals: dict[str, Tensor] = {}
         counts: dict[str, int] = {}  # an objective need not be in every update
-        for batch in self._batches(cohort, clients, round):
+        for batch in self.sampler.batches(clients, round, self.updates, weights, cohort.refresh_every):
             for name, value in cohort.update(batch).items():
                 totals[name] = totals.get(name, 0) + value
                 counts[name] = counts.get(name, 0) + 1
         metrics = {name: (total / counts[name]).tolist() for name, total in totals.items()}
-        return self._report(cohort, clients, round, metrics)
+        return self._report(cohort, clients, round, metrics, masses)
 
     def cohort(self, state: Mapping[str, Tensor], clients: Sequence[int]) -> Learner:
         """The clients as they begin a round: the modules that are sent, and over them what each has kept."""
@@ -105,14 +114,14 @@ class InProcess:
         whole = {name: torch.cat([part[name] for part, _ in parts], dim=1) for name in parts[0][0]}
         return whole, torch.cat([owned for _, owned in parts], dim=1)
 
-    def _batches(self, cohort: Learner, clients: Sequence[int], round: int) -> Iterator[Batch]:
-        def row_weights() -> Tensor:
-            return self.on_all_rows(lambda batch: {"weight": cohort.row_weights(batch)}, clients)[0]["weight"]
-
-        weights = row_weights if cohort.weighted_rows else None
-        return self.sampler.batches(clients, round, self.updates, weights, cohort.refresh_every)
-
-    def _report(self, cohort: Learner, clients: Sequence[int], round: int, metrics: dict[str, list[float]]) -> Update:
+    def _report(
+        self,
+        cohort: Learner,
+        clients: Sequence[int],
+        round: int,
+        metrics: dict[str, list[float]],
+        masses: list[float],
+    ) -> Update:
         """Keep what stays with the clients, and hand over what is shared."""
         cohort.freeze_non_finite()
         after = cohort.state()
@@ -129,6 +138,7 @@ class InProcess:
                 clients[row]: "; ".join(beyond) for row in cohort.active if (beyond := _beyond(cohort, metrics, row))
             },
             failures={clients[row]: reason for row, reason in cohort.failures.items()},
+            sizes={name: [masses[row] for row in cohort.active] for name in cohort.weighted_modules},
         )
 
     def _statistics(self, cohort: Learner, clients: Sequence[int]) -> dict[str, dict[str, list]]:

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -20,6 +22,20 @@ def test_the_mean_is_weighted_by_rows():
     state, weights = mean.finalise(STATE)
     torch.testing.assert_close(state["actor"], 0.1 * THETA[0] + 0.2 * THETA[1] + 0.3 * THETA[2] + 0.4 * THETA[3])
     assert weights == {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.4}
+
+
+def test_a_module_trained_on_weighted_rows_counts_what_they_weigh():
+    """Its loss over the pooled rows is Σ_i mass_i times the mean over client i's drawn rows."""
+    sent = replace(update([0, 1], [10, 30], THETA[:2]), sizes={"actor": [6.0, 2.0]})
+    sent.shared["nu"] = THETA[2:]
+    for weighting, first in (("size", 0.75), ("rows", 0.25), ("uniform", 0.5)):
+        mean = Mean(weighting)
+        mean.accumulate(sent)
+        state, weights = mean.finalise(STATE | {"nu": torch.zeros(6)})
+        torch.testing.assert_close(state["actor"], first * THETA[0] + (1 - first) * THETA[1])
+        by_rows = 0.5 if weighting == "uniform" else 0.25
+        torch.testing.assert_close(state["nu"], by_rows * THETA[2] + (1 - by_rows) * THETA[3])
+        assert weights == {0: by_rows, 1: 1 - by_rows}
 
 
 def test_streaming_equals_all_at_once_in_any_order():
@@ -60,5 +76,5 @@ def test_a_round_does_not_remember_the_one_before():
 
 
 def test_an_unknown_weighting_is_a_sentence():
-    with pytest.raises(InputError, match="choose one of size, uniform"):
+    with pytest.raises(InputError, match="choose one of size, rows, uniform"):
         Mean("volume")

@@ -6,7 +6,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from data.batch import Batch
+from data.batch import Batch, Window
 from fed.config import CONFIGS, options
 from rl.learner import Learner, Task
 
@@ -59,6 +59,9 @@ def random_batch(
         asked |= {"initial_observations": normal(clients, rows, OBSERVATIONS), "initial_weight": weight}
     if learner.returns_discount is not None:
         asked["returns"] = normal(clients, rows)
+    if learner.window is not None:
+        steps = torch.randint(1, learner.window[0] + 1, (clients, rows), generator=random).float()
+        asked["window"] = Window(normal(clients, rows), normal(clients, rows, OBSERVATIONS), whole.terminals, steps)
     if learner.weighted_rows:
         asked["weighted"] = replace(batch(), noise=whole.noise)
     return replace(whole, **asked)
@@ -79,11 +82,11 @@ def bandit_batch(learner: Learner, clients: int, rows: int, seed: int, **place) 
     return replace(batch, weighted=replace(batch, **{name: getattr(batch, name)[each, chosen] for name in columns}))
 
 
-def select(batch: Batch, clients: slice | list[int], rows: slice = slice(None)) -> Batch:
+def select(batch: Batch | Window, clients: slice | list[int], rows: slice = slice(None)) -> Batch | Window:
     """Some of the clients, some of their rows."""
 
     def part(name: str, value: object) -> object:
-        if isinstance(value, Batch):
+        if isinstance(value, Batch | Window):
             return select(value, clients, rows)
         if not isinstance(value, torch.Tensor):
             return value  # the batch's place in the run, or nothing
@@ -91,4 +94,4 @@ def select(batch: Batch, clients: slice | list[int], rows: slice = slice(None)) 
             return value[:, clients][:, :, rows]
         return value[clients] if value.dim() == 1 else value[clients][:, rows]
 
-    return Batch(**{name: part(name, value) for name, value in vars(batch).items()})
+    return type(batch)(**{name: part(name, value) for name, value in vars(batch).items()})

@@ -9,7 +9,7 @@ from hydra.utils import instantiate
 from omegaconf import OmegaConf
 from scipy.optimize import linprog, minimize
 
-from data.batch import Batch
+from data.batch import Batch, Window
 from data.errors import InputError
 from rl.divergences import DIVERGENCES
 from rl.learner import Task
@@ -111,7 +111,7 @@ class Chain:
 
 
 def make_tabular(**changes):
-    changes = {"hidden": [], "schedule": "cosine", "nu_lr": 1e-1, "lambda_lr": 5e-2} | changes
+    changes = {"hidden": [], "steps": 1, "schedule": "cosine", "nu_lr": 1e-1, "lambda_lr": 5e-2} | changes
     learner = instantiate(OmegaConf.merge(settings("optidice"), changes))(Task(5, 1, 1.0), 1, device="cpu")
     learner.broadcast(learner.initial(torch.Generator().manual_seed(0)))
     return learner
@@ -142,9 +142,10 @@ def test_an_advantage_network_gives_the_same_ratios_where_the_next_state_is_cert
 
 
 # -- identities ----------------------------------------------------------------------------------------------------
-def test_the_gauge_changes_neither_loss_nor_ratios_where_episodes_go_on():
+@pytest.mark.parametrize("steps", [1, 4])
+def test_the_gauge_changes_neither_loss_nor_ratios_where_episodes_go_on(steps):
     """ν − c and λ + (1 − γ)c."""
-    learner = make("optidice", 1, gamma=0.9)
+    learner = make("optidice", 1, gamma=0.9, steps=steps)
     batch = random_batch(learner, 1, 64)
     batch.terminals.zero_()
 
@@ -158,6 +159,24 @@ def test_the_gauge_changes_neither_loss_nor_ratios_where_episodes_go_on():
     shifted_loss, shifted_ratio = both()
     torch.testing.assert_close(shifted_loss, loss, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(shifted_ratio, ratio, atol=1e-5, rtol=1e-5)
+
+
+def test_a_windows_residual_is_the_discounted_mean_of_the_steps_in_it():
+    """In a log the states follow on each other: what ν adds inside a window cancels."""
+    one, several = make("optidice", 1, steps=1), make("optidice", 1, steps=4)
+    several.params["nu"].data.normal_(generator=torch.manual_seed(0))
+    one.params["nu"].data.copy_(several.params["nu"].data)
+    states, rewards, gamma = torch.randn(5, OBSERVATIONS), torch.randn(4), one.gamma
+    blank = random_batch(one, 1, 4)
+    steps = replace(blank, observations=states[None, :4], rewards=rewards[None], next_observations=states[None, 1:])
+    steps.terminals.zero_()
+    discounts = gamma ** torch.arange(4.0)
+    window = Window(
+        (discounts * rewards).sum().view(1, 1), states[None, 4:], torch.zeros(1, 1), torch.full((1, 1), 4.0)
+    )
+    whole = replace(select(steps, slice(None), slice(0, 1)), window=window)
+    mean = (discounts * one.logged_residual(steps, one.params)[0]).sum() / discounts.sum()
+    torch.testing.assert_close(several.logged_residual(whole, several.params)[0, 0], mean, atol=1e-4, rtol=1e-4)
 
 
 def test_starting_at_the_mean_reward_is_a_choice_of_gauge():
@@ -204,7 +223,7 @@ def test_the_federated_dual_is_the_centralised_one_only_with_the_factor_on_initi
 
 
 def test_a_stacked_cohort_equals_separate_runs_of_a_plain_loop():
-    cohort = make("optidice", 3, schedule="constant", warm_up=0.0)
+    cohort = make("optidice", 3, schedule="constant", warm_up=0.0, steps=1)
     settings = {"nu_lr": 1e-3, "lambda_lr": 1e-2, "actor_lr": 1e-3}
     plains = []
     for k in range(3):
@@ -314,7 +333,7 @@ def test_the_behaviour_mixture_is_a_density():
 def test_both_extractions_find_the_better_of_two_habits():
     """Logged: action −0.5 earning 0 and +0.5 earning 1, in equal numbers, whatever the state, and so on for ever."""
     for changes in ({}, WITH_NETS):
-        learner = make("optidice", 1, warm_up=0.0, actor_lr=3e-3, nu_lr=3e-3, alpha=0.1, **changes)
+        learner = make("optidice", 1, warm_up=0.0, steps=1, actor_lr=3e-3, nu_lr=3e-3, alpha=0.1, **changes)
         for step in range(800):
             batch = random_batch(learner, 1, 64, seed=step, progress=0.1)
             good = (torch.rand(1, 64, 1, generator=torch.manual_seed(step)) < 0.5).float()
