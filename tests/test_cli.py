@@ -112,7 +112,7 @@ def test_help_lists_what_there_is_to_choose(call):
         (["engine.width=2.5"], "engine.width is 2.5"),
         (["engine.threads=10000000"], "engine.threads is 10000000"),
         (["fed.shared=null"], "fed.shared is None"),
-        (["fed.aggregator.weighting=foo"], "choose one of size, uniform"),
+        (["fed.aggregator.weighting=foo"], "choose one of size, rows, uniform"),
         (["+algo.foo=1"], "rl.sac.SAC takes no 'foo'"),
         (["algo._target_=rl.sac.SACK"], "cannot be made"),
         (["data.env=5"], "data.env is 5; it must be a text, or null."),
