@@ -1,6 +1,7 @@
-"""Benchmarks behind the numbers in docs/speed.md: python scripts/bench.py steps|widths|load|racing|learners"""
+"""Benchmarks behind the numbers in docs/speed.md and docs/optidice.md: python scripts/bench.py steps|widths|load|racing|learners|ratios"""
 
 import argparse
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from rich.table import Table
 from data.bench_load import benchmark_load
 from data.command_line import Parser, guarded
 from fed.bench_learners import HOW_TO_INSTALL, Result, benchmark_learners
+from fed.bench_ratios import SOURCES, TIMES, UPDATES, benchmark_ratios
 from rl.bench_steps import CASES, benchmark_steps, benchmark_widths
 from rl.envs.racing.bench_racing import benchmark_racing
 
@@ -71,6 +73,20 @@ def learners(data: Path, d3rlpy: str | None) -> None:
         Console().print(f"Measured without d3rlpy; {HOW_TO_INSTALL}", highlight=False)
 
 
+def ratios(data: Path) -> None:
+    """Where OptiDICE's weight goes, for several forms of its dual."""
+    parts = [f"{first}–{last}" for first, last in pairwise((*TIMES[:-1], "end"))]
+    title = (
+        f"OptiDICE's ratios by step of the episode ({', '.join(parts)}), the dual alone, {UPDATES:,} updates, one seed"
+    )
+    table = Table("task", "dual", "E[w]", "ESS/N", "on expert", "expert", "medium", "corr. return", title=title)
+    for row in benchmark_ratios(data):
+        times = [" ".join(f"{value:.2f}" for value in row.by_time[source]) for source in SOURCES]
+        numbers = (f"{row.mean:.2f}", f"{row.ess_fraction:.2f}", f"{row.expert_share:.2f}")
+        table.add_row(row.task, row.variant, *numbers, *times, f"{row.return_correlation:.2f}")
+    Console(width=150).print(table)
+
+
 def _spread(scores: np.ndarray | None) -> str:
     return "–" if scores is None else f"{scores.mean():.1f} ({scores.min():.1f}–{scores.max():.1f})"
 
@@ -84,8 +100,10 @@ def _rate(result: Result, kind: str) -> str:
 
 def arguments() -> argparse.Namespace:
     parser = Parser(description=__doc__)
-    parser.add_argument("what", choices=[*BENCHMARKS, "learners"])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/mujoco"), help="learners: folder of the logs")
+    parser.add_argument("what", choices=[*BENCHMARKS, "learners", "ratios"])
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data/mujoco"), help="learners, ratios: folder of the logs"
+    )
     parser.add_argument("--d3rlpy", metavar="PYTHON", help="learners: the interpreter of d3rlpy's own environment")
     return parser.parse_args()
 
@@ -94,6 +112,8 @@ def main() -> None:
     given = arguments()
     if given.what == "learners":
         learners(given.data, given.d3rlpy)
+    elif given.what == "ratios":
+        ratios(given.data)
     else:
         BENCHMARKS[given.what]()
 
