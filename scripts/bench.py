@@ -1,4 +1,4 @@
-"""Benchmarks behind the numbers in docs/speed.md and docs/optidice.md: python scripts/bench.py steps|widths|load|racing|learners|ratios"""
+"""Benchmarks behind the numbers in docs: python scripts/bench.py steps|widths|load|racing|learners|ratios"""
 
 import argparse
 from itertools import pairwise
