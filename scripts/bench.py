@@ -79,7 +79,7 @@ def ratios(data: Path) -> None:
     title = (
         f"OptiDICE's ratios by step of the episode ({', '.join(parts)}), the dual alone, {UPDATES:,} updates, one seed"
     )
-    table = Table("task", "dual", "E[w]", "ESS/N", "on expert", "expert", "medium", "corr. return", title=title)
+    table = Table("task", "dual", "mean w", "ESS/N", "on expert", "expert", "medium", "corr. return", title=title)
     for row in benchmark_ratios(data):
         times = [" ".join(f"{value:.2f}" for value in row.by_time[source]) for source in SOURCES]
         numbers = (f"{row.mean:.2f}", f"{row.ess_fraction:.2f}", f"{row.expert_share:.2f}")
