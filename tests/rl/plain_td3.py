@@ -1,17 +1,10 @@
 """TD3 and TD3+BC as one would write them for one client with plain nn.Linear modules: what tests hold ours to."""
 
-from itertools import pairwise
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def mlp(*sizes: int) -> nn.Sequential:
-    layers: list[nn.Module] = []
-    for fan_in, fan_out in pairwise(sizes):
-        layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+from rl.plain_sac import mlp
 
 
 class PlainTD3:
