@@ -184,8 +184,8 @@ def test_the_example_learner_keeps_the_contract(extended, promise):
 def test_the_example_learner_lowers_its_loss(extended):
     learner = tests.rl.learners.make("absolute_bc", 2, lr=1e-2)
     batch = tests.rl.learners.random_batch(learner, 2, 64)
-    losses = [learner.update(batch)["actor_loss"] for _ in range(50)]
-    assert (losses[-1] < 0.7 * losses[0]).all()
+    losses = [learner.update(batch)["actor_loss"] for _ in range(150)]
+    assert (losses[-1] < 0.5 * losses[0]).all()
 
 
 def test_the_example_aggregator_takes_the_median_of_all_chunks(extended):
