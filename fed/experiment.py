@@ -41,10 +41,12 @@ class Experiment:
 
     @classmethod
     def build(cls, config: DictConfig) -> "Experiment":
+        # Made before the data are read, so that a fault in their settings shows at once.
+        make, split, _ = made(config.algo), made(config.split), made(config.fed.aggregator)
         path = config.data.path if isinstance(config.data.path, str) else OmegaConf.to_container(config.data.path)
         dataset = load(path, config.data.env)
         seed = config.seed if config.split_seed is None else config.split_seed
-        shards = made(config.split)(dataset, seed=seed)
+        shards = split(dataset, seed=seed)
         if config.pooled:
             shards = shards.merged()
         shards = shards.best(dataset, config.top)
@@ -52,7 +54,10 @@ class Experiment:
         normaliser = Normaliser.pooled(moments, **config.normalise)
         rewards = {"reward_bound": normaliser.reward_bound, "reward_mean": normaliser.reward_mean}
         task = Task(dataset.observations.shape[1], dataset.actions.shape[1], **rewards)
-        make_learner = _learner_factory(config, task)
+
+        def make_learner(clients: int) -> Learner:
+            return make(task, clients, device=config.device)
+
         taking_part = participants_per_round(len(shards), config.fed.fraction)
         chosen = {name: config.engine[name] for name in ("width", "workers", "threads")}
         layout = Layout.choose(taking_part, max(config.algo.get("hidden", [0])), **chosen)
@@ -63,7 +68,6 @@ class Experiment:
         experiment = cls(config, dataset, shards, moments, normaliser, task, make_learner, environments, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
-        made(config.fed.aggregator)  # its settings are checked when it is made
         return experiment
 
     @cached_property
@@ -123,11 +127,6 @@ class Experiment:
             "action_high": self.dataset.action_high,
         }
         return {name: torch.from_numpy(array).to(self.config.device) for name, array in arrays.items()}
-
-
-def _learner_factory(config: DictConfig, task: Task) -> Callable[[int], Learner]:
-    make = made(config.algo)
-    return lambda clients: make(task, clients, device=config.device)
 
 
 def _environments(config: DictConfig, dataset: Dataset) -> list[Environment]:
