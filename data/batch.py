@@ -1,6 +1,6 @@
 """A batch for a cohort of K clients: what the sampler produces and a learner consumes."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from torch import Tensor
 
@@ -13,6 +13,10 @@ class Window:
     observations: Tensor  # [K, B, S] the state after them
     terminals: Tensor  # [K, B] 1 where the task ended in them
     steps: Tensor  # [K, B] m
+
+
+def _repeated(values: Tensor | None, clients: int) -> Tensor | None:
+    return None if values is None else values.expand(clients, *values.shape[1:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,3 +40,10 @@ class Batch:
     initial_weight: Tensor | None = None  # [K] (n0_i/N0)/(N_i/N): see `Shards.initial_weights`
     weighted: "Batch | None" = None  # rows drawn in proportion to the learner's weights; the noise is the same
     window: Window | None = None  # for learners that look several steps ahead
+
+    def repeated(self, clients: int) -> "Batch":
+        """The rows of a cohort of one, `[1, B]`, the same for each of K clients; without noise."""
+        window = self.window and Window(*(_repeated(getattr(self.window, f.name), clients) for f in fields(Window)))
+        names = ("observations", "actions", "rewards", "next_observations", "terminals", "returns")
+        columns = {name: _repeated(getattr(self, name), clients) for name in names}
+        return replace(self, **columns, window=window)

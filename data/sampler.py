@@ -41,7 +41,8 @@ class Sampler:
         def column(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array).to(device)  # on a CPU this shares the dataset's memory
 
-        self.shards, self.seed, self.device, self.rounds = shards, seed, device, rounds
+        self.shards, self.normaliser, self.seed, self.device, self.rounds = shards, normaliser, seed, device, rounds
+        self.window = window
         self.batch_size, self.noise_shape = batch_size, (noise_draws, batch_size, dataset.actions.shape[1])
         self.observations = column(dataset.observations)
         self.next_observations = column(dataset.next_observations)
@@ -62,6 +63,11 @@ class Sampler:
             self.window_rewards = column(self.windows.rewards.astype(np.float32))
             self.window_ends = column(self.windows.ends)
             self.window_steps = column(self.windows.steps.astype(np.float32))
+
+    def over(self, dataset: Dataset, shards: Shards) -> "Sampler":
+        """The same of other rows in the same units."""
+        shape = {"batch_size": self.batch_size, "noise_draws": self.noise_shape[0], "seed": self.seed}
+        return Sampler(dataset, shards, self.normaliser, **shape, window=self.window, device=self.device)
 
     def batches(
         self,

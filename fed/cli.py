@@ -2,6 +2,7 @@
 
 import argparse
 import re
+import signal
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -55,15 +56,23 @@ def run(config: DictConfig, resume: bool = False, parent: Path | None = None) ->
     experiment, folder = prepare(config, resume)
     for note in experiment.dataset.notes:
         console.print(f"[yellow]note:[/] {note}", highlight=False, soft_wrap=True)
+    again = f"Finished rounds are saved: the same command with --out {parent or folder.path} --resume goes on."
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         with RoundProgress(experiment, folder.path, console) as progress:
             summary = federate(experiment, folder, progress.observe)
     except KeyboardInterrupt:
-        again = f"the same command with --out {parent or folder.path} --resume goes on."
-        console.print(f"Finished rounds are saved: {again}", soft_wrap=True)
+        console.print(again, soft_wrap=True)
         raise
+    except OSError as error:
+        raise InputError(f"'{folder.path}' cannot be written ({error.strerror}). {again}") from error
     progress.close(summary)
     return summary
+
+
+def _interrupt(*_: object) -> None:
+    """SIGTERM is what Ctrl-C is."""
+    raise KeyboardInterrupt
 
 
 def default_out(config: DictConfig) -> str:

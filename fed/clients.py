@@ -50,6 +50,12 @@ class ClientStore:
         save_tensors(self._path(client, round), state)
         self.pending[client] = round
 
+    def discard(self) -> None:
+        """The round in progress will be tried again: forget what it wrote."""
+        for client, round in self.pending.items():
+            self._path(client, round).unlink()
+        self.pending = {}
+
     def commit(self) -> None:
         """The round is in the checkpoint: its files are now the valid ones."""
         for client, round in self.pending.items():

@@ -1,6 +1,6 @@
 """From a composed configuration to what a run needs: faults in the input show here, before anything is written."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import permutations
@@ -17,11 +17,17 @@ from data.normaliser import Moments, Normaliser
 from data.sampler import Sampler
 from data.shards import Shards
 from data.spaces import registered
+from fed.adversaries import Adversaries
+from fed.clients import ClientStore
+from fed.compression import Compression
 from fed.config import made
-from fed.engines.inprocess import Layout
-from fed.participation import participants_per_round
+from fed.engines.inprocess import Clients, Layout
+from fed.local_rules.base import LocalRule
+from fed.participation import Participation, participants_per_round, read_availability
+from fed.reference import Reference
 from rl.deployment import Policy
 from rl.envs.evaluation import Evaluator, check, with_references
+from rl.envs.rollouts import rollouts
 from rl.learner import Learner, Task
 
 
@@ -42,7 +48,7 @@ class Experiment:
     @classmethod
     def build(cls, config: DictConfig) -> "Experiment":
         # Made before the data are read, so that a fault in their settings shows at once.
-        make, split, _ = made(config.algo), made(config.split), made(config.fed.aggregator)
+        make, split, aggregator = made(config.algo), made(config.split), made(config.fed.aggregator)
         path = config.data.path if isinstance(config.data.path, str) else OmegaConf.to_container(config.data.path)
         dataset = load(path, config.data.env)
         seed = config.seed if config.split_seed is None else config.split_seed
@@ -68,6 +74,8 @@ class Experiment:
         experiment = cls(config, dataset, shards, moments, normaliser, task, make_learner, environments, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
+        experiment.reference  # noqa: B018 (its faults show now)
+        _check_statistics(config, make_learner(1), getattr(aggregator, "needs", None))
         return experiment
 
     @cached_property
@@ -107,6 +115,67 @@ class Experiment:
             device=self.config.device,
         )
 
+    @cached_property
+    def participation(self) -> Participation:
+        settings, seed = self.config.clients, self.config.seed
+        return Participation(
+            self.shards.sizes,
+            self.config.fed.fraction,
+            seed,
+            settings.sampling,
+            read_availability(settings.available, len(self.shards)),
+            settings.slowness,
+            settings.time_limit,
+            settings.late,
+            settings.drop_before,
+            settings.drop_after,
+        )
+
+    def clients(self, store: ClientStore) -> Clients:
+        """The clients as the configuration has them, with what they keep in this store."""
+        config, faults = self.config, self.config.clients
+        adversaries = None
+        if faults.adversaries:
+            who = faults.adversaries if isinstance(faults.adversaries, int) else list(faults.adversaries)
+            count, strength = len(self.shards), faults.strength
+            adversaries = Adversaries.chosen(who, faults.attack, strength, config.seed, count)
+        kind = config.compression.kind
+        return Clients(
+            store,
+            self.initial,
+            self.shared,
+            config.updates_per_round,
+            config.fed.optimiser_state,
+            made(config.fed.local) if config.fed.local else LocalRule(),
+            adversaries,
+            Compression(kind, config.compression.keep, config.seed) if kind != "none" else None,
+            self.reference,
+        )
+
+    @cached_property
+    def reference(self) -> Callable[[Mapping[str, Tensor]], Reference] | None:
+        """What gives the rows of a reference buffer, where the rule asks for one."""
+        chosen = self.config.fed.get("reference")
+        if chosen is None:
+            return None
+        if chosen.rows_from == "public":
+            public = Reference.public(self.sampler, chosen.rows)
+            return lambda state: public
+        if not self.environments or "actor" not in self.shared:
+            raise InputError(
+                "fed.reference.rows_from=rollouts plays the shared actor in the logs' environments; name one with "
+                "data.env=…, share the actor, or set rows_from=public."
+            )
+        own = [environment for environment in self.environments if not environment.held_out]
+        where = {"episodes": chosen.episodes, "seed": self.config.eval.seed + 2**20, "like": self.dataset}
+        limit = self.config.eval.max_steps
+
+        def play(state: Mapping[str, Tensor]) -> Reference:
+            episodes = rollouts(self.policy([state["actor"]]), own, max_steps=limit, **where)
+            return Reference.played(self.sampler, episodes, chosen.rows)
+
+        return play
+
     def own_environments(self, client: int) -> list[int]:
         """Which of the evaluator's environments a client's rows come from."""
         if len(self.dataset.environments) < 2:
@@ -127,6 +196,15 @@ class Experiment:
             "action_high": self.dataset.action_high,
         }
         return {name: torch.from_numpy(array).to(self.config.device) for name, array in arrays.items()}
+
+
+def _check_statistics(config: DictConfig, learner: Learner, needed: str | None) -> None:
+    """A rule may weigh clients by what the learner says of every row."""
+    if needed is not None and needed.removeprefix("reference_") not in learner.row_values:
+        raise InputError(
+            f"fed={config.choices.fed} weighs clients by their {needed.replace('_', ' ')}s, which algo="
+            f"{config.choices.algo} does not have; ratios come with algo=optidice, values with algo=fedora."
+        )
 
 
 def _environments(config: DictConfig, dataset: Dataset) -> list[Environment]:

@@ -6,6 +6,9 @@ import torch
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from data.errors import InputError
+from fed.adversaries import ATTACKS
+from fed.compression import KINDS
+from fed.participation import SAMPLING
 from rl.divergences import DIVERGENCES
 from rl.learner import SCHEDULES
 
@@ -37,6 +40,12 @@ def _is_shared(value: object) -> bool:
     return value == "all" or (isinstance(value, ListConfig) and all(isinstance(name, str) for name in value))
 
 
+def _is_clients(value: object) -> bool:
+    """How many, or which."""
+    several = isinstance(value, ListConfig) and all(type(client) is int and client >= 0 for client in value)
+    return several or (type(value) is int and value >= 0)
+
+
 def _is_path(value: object) -> bool:
     names = value.values() if isinstance(value, DictConfig) and value else [value]
     return all(isinstance(name, str) for name in names)
@@ -51,6 +60,7 @@ def _is_environments(value: object) -> bool:
 
 ABOVE_0 = (lambda value: _is_number(value) and value > 0, "a number above 0")
 NOT_BELOW_0 = (lambda value: _is_number(value) and value >= 0, "a number of at least 0")
+SHARE = (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1")
 UP_TO_1 = (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1")
 TEXT = (lambda value: isinstance(value, str), "a text")
 FLAG = (lambda value: isinstance(value, bool), "true or false")
@@ -68,6 +78,24 @@ LIMITS: dict[str, Limit] = {
     "data.env": _or_null(TEXT),
     "data.held_out": (_is_environments, "a list of environment ids, or of {id: …, setting: …}"),
     "fed.fraction": UP_TO_1,
+    "fed.optimiser_state": _one_of("local", "average", "reset"),
+    "clients.sampling": _one_of(*SAMPLING),
+    "clients.available": _or_null(TEXT),
+    "clients.slowness": NOT_BELOW_0,
+    "clients.time_limit": _or_null(ABOVE_0),
+    "clients.late": _one_of("partial", "drop"),
+    "clients.drop_before": SHARE,
+    "clients.drop_after": SHARE,
+    "clients.adversaries": _or_null((_is_clients, "how many, or a list such as [0,3]")),
+    "clients.attack": _one_of(*ATTACKS),
+    "clients.strength": (_is_number, "a number"),
+    "clients.quorum": SHARE,
+    "clients.attempts": _whole(1),
+    "screen.norm": _or_null(ABOVE_0),
+    "screen.cosine": _or_null(ABOVE_0),
+    "screen.held": _whole(0),
+    "compression.kind": _one_of(*KINDS),
+    "compression.keep": UP_TO_1,
     "fed.shared": (_is_shared, "all or a list such as [actor]"),
     "eval.every": _or_null(_whole(1)),
     "eval.episodes": _whole(1),
@@ -95,6 +123,9 @@ LIMITS: dict[str, Limit] = {
     "algo.smoothing_noise": NOT_BELOW_0,
     "algo.smoothing_clip": NOT_BELOW_0,
     "algo.alpha": ABOVE_0,
+    "algo.to_server": NOT_BELOW_0,
+    "algo.to_last": NOT_BELOW_0,
+    "algo.decay": UP_TO_1,
     "algo.value_lr": ABOVE_0,
     "algo.critic_layers": _whole(1),
     "algo.lagrange": _or_null((_is_number, "a number")),
@@ -119,7 +150,7 @@ LIMITS: dict[str, Limit] = {
     "algo.extraction": _one_of("weighted", "projection"),
     "algo.draw_rows": FLAG,
     "algo.ratios": _one_of("local", "broadcast"),
-    "algo.defensive": (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 to 1"),
+    "algo.defensive": SHARE,
     "algo.normalise_ratios": FLAG,
     "algo.largest_ratio": _or_null(ABOVE_0),
     "algo.refresh_every": _whole(1),

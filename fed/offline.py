@@ -19,7 +19,7 @@ from data.errors import InputError
 from data.sampler import Sampler
 from fed.aggregators.mean import Mean
 from fed.clients import ClientStore
-from fed.engines.inprocess import InProcess, Layout
+from fed.engines.inprocess import Clients, InProcess, Layout
 from fed.experiment import Experiment
 from fed.run_folder import Checkpoint, RunFolder
 from fed.trained import TrainedRun
@@ -121,12 +121,12 @@ class LoggedRun:
         """
         with tempfile.TemporaryDirectory() as folder:
             engine, state = self._fitting(settings, ClientStore(Path(folder)))
-            aggregator, rounds, earlier = Mean(), math.ceil(settings.updates / engine.updates), None
+            aggregator, rounds, earlier = Mean(), math.ceil(settings.updates / engine.clients.updates), None
             for round in range(1, rounds + 1):
                 for update in engine.train(state, self.clients, round):
                     aggregator.accumulate(update)
-                state, _ = aggregator.finalise(state)
-                engine.store.commit()
+                state = aggregator.finalise(state).state
+                engine.clients.store.commit()
                 if earlier is None and round >= 0.8 * rounds:
                     earlier = self._initial_values(engine, state)
                 observe(round / rounds)
@@ -169,14 +169,14 @@ class LoggedRun:
             store.commit()
         updates = min(config.updates_per_round, settings.updates)
         layout = Layout(config.engine.width, config.engine.workers, config.engine.threads)
-        engine = InProcess(make, sampler, store, initial, shared, updates, layout)
-        return engine, {name: initial[name] for name in shared}
+        clients = Clients(store, initial, shared, updates)
+        return InProcess(make, sampler, clients, layout), clients.server_state()
 
     @torch.no_grad()
     def _initial_values(self, engine: InProcess, state: dict[str, Tensor]) -> np.ndarray:
         values = np.full(len(self.experiment.dataset), np.nan)
         for client in self.clients:
-            cohort, rows = engine.cohort(state, [client]), self.experiment.shards.initial_rows(client)
+            cohort, rows = engine.of_clients(state, [client]), self.experiment.shards.initial_rows(client)
             observations = engine.sampler.gather(torch.from_numpy(rows)[None], torch.empty(0)).observations
             value = cohort.value(cohort.params["critic"], observations)[0]
             values[rows] = value.cpu().numpy() / self.experiment.normaliser.reward_scale
@@ -186,11 +186,12 @@ class LoggedRun:
     def density_ratios(self) -> np.ndarray | None:
         """[N] the learner's ratios w at the clients' rows, NaN elsewhere; None for a learner that has none."""
         experiment = self.experiment
-        parts = (experiment.make_learner, experiment.sampler, self.store, experiment.initial, experiment.shared)
-        engine = InProcess(*parts, updates=0, layout=Layout(1, 1, experiment.config.engine.threads))
+        clients = Clients(self.store, experiment.initial, experiment.shared, updates=0)
+        layout = Layout(1, 1, experiment.config.engine.threads)
+        engine = InProcess(experiment.make_learner, experiment.sampler, clients, layout)
         ratios = np.full(len(experiment.dataset), np.nan)
         for client in self.clients:
-            values, _ = engine.on_all_rows(engine.cohort(self.state, [client]).row_statistics, [client])
+            values, _ = engine.on_all_rows(engine.of_clients(self.state, [client]).row_statistics, [client])
             if "ratio" not in values:
                 return None
             ratios[experiment.shards.rows(client)] = values["ratio"][0].cpu().numpy()

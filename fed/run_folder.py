@@ -30,6 +30,7 @@ class Checkpoint:
     """A committed round: the server's modules, what turns an actor into a policy, and facts about the run."""
 
     state: dict[str, Tensor]
+    server: dict[str, Tensor]  # of the server's optimiser
     constants: dict[str, Tensor]
     facts: dict
 
@@ -39,10 +40,13 @@ class Checkpoint:
         missing = [name for name in FACTS if name not in facts]
         if missing:
             raise InputError(f"'{path}' is not a checkpoint of a run: it does not say its {missing[0]}.")
-        constants = {name: tensor for name, tensor in tensors.items() if name.startswith("policy/")}
-        state = {name: tensor for name, tensor in tensors.items() if name not in constants}
+        parts: dict[str, dict[str, Tensor]] = {"": {}, "server": {}, "policy": {}}
+        for name, tensor in tensors.items():
+            kind, _, rest = name.partition("/")
+            kind, rest = (kind, rest) if kind in parts else ("", name)
+            parts[kind][rest] = tensor
         facts["clients"] = {int(client): round for client, round in facts["clients"].items()}
-        return cls(state, {name.removeprefix("policy/"): tensor for name, tensor in constants.items()}, facts)
+        return cls(parts[""], parts["server"], parts["policy"], facts)
 
 
 class RunFolder:
@@ -100,8 +104,15 @@ class RunFolder:
             file.truncate(last.facts["records_length"] if last else 0)
         self.clients.recover(last.facts["clients"] if last else {})
 
-    def commit(self, record: dict, state: Mapping[str, Tensor], constants: Mapping[str, Tensor], facts: dict) -> None:
-        """Append the record, then make the round count."""
+    def commit(
+        self,
+        record: dict,
+        state: Mapping[str, Tensor],
+        constants: Mapping[str, Tensor],
+        facts: dict,
+        best: bool = False,
+    ) -> None:
+        """Append the record, then make the round count; the best by evaluation is kept beside the last."""
         with self.records.open("ab") as file:
             file.write((json.dumps(record, allow_nan=False) + "\n").encode())
             file.flush()
@@ -112,6 +123,8 @@ class RunFolder:
             "records_length": self.records.stat().st_size,
             "clients": self.clients.committed | self.clients.pending,
         }
+        if best:
+            save_tensors(self.checkpoint.with_name("best.safetensors"), tensors, facts | position)
         save_tensors(self.checkpoint, tensors, facts | position)
         self.clients.commit()
 

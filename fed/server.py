@@ -1,8 +1,9 @@
 """The server loop: broadcast, train, aggregate, evaluate, record; round after round, from wherever the run stands."""
 
+import math
 import time
-from collections.abc import Callable
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import numpy as np
 from omegaconf import DictConfig
 from torch import Tensor
 
+from data.errors import InputError
+from fed.aggregators.base import Aggregator
 from fed.config import made
+from fed.drift import Drift
 from fed.engines.inprocess import InProcess, Layout
 from fed.experiment import Experiment
-from fed.participation import participants
-from fed.run_folder import RunFolder, with_the_layout_of_its_run
+from fed.run_folder import Checkpoint, RunFolder, with_the_layout_of_its_run
 from fed.scoring import client_record, evaluation_record
+from fed.screening import Screen
 from fed.summary import summarise
 from fed.update import Update
 
@@ -40,46 +44,176 @@ def federate(experiment: Experiment, folder: RunFolder, observe: Observer = lamb
         folder.begin(experiment.config, experiment.shards.statistics(experiment.dataset), last)
         for record in folder.history():
             observe(record)
-        done, state = (last.facts["round"], last.state) if last else (-1, None)
-        _run_rounds(experiment, folder, done, state, observe)
+        _run_rounds(experiment, folder, last, observe)
         return summarise(experiment, folder)
 
 
-def _run_rounds(
-    experiment: Experiment, folder: RunFolder, done: int, state: dict[str, Tensor] | None, observe: Observer
-) -> None:
-    """Every round after `done`, each committed before the next begins."""
-    config = experiment.config
-    state = state or {name: experiment.initial[name] for name in experiment.shared}
-    engine, aggregator = _engine(experiment, folder), made(config.fed.aggregator)
+def _run_rounds(experiment: Experiment, folder: RunFolder, last: Checkpoint | None, observe: Observer) -> None:
+    """Every round after the last one, each committed before the next begins."""
+    config, done = experiment.config, last.facts["round"] if last else -1
+    federation = Federation(experiment, folder, last)
+    best = max(map(merit, folder.history()), default=-math.inf)
     for round in range(done + 1, config.rounds + 1):
         begun = time.perf_counter()
-        if round == 0:
-            record = _first_record(experiment)
-        else:
-            state, record = _train_round(experiment, engine, aggregator, state, round)
+        record = _first_record(experiment) if round == 0 else federation.train(round)
         trained = time.perf_counter()
         if experiment.evaluator is not None and _is_due(config, round):
-            record |= _evaluate(experiment, folder, state)
+            record |= _evaluate(experiment, folder, federation.state)
         now = time.perf_counter()
         record |= {"seconds": now - begun, "seconds_train": trained - begun, "seconds_evaluate": now - trained}
-        folder.commit(record, state, experiment.policy_constants(), _facts(experiment))
+        folder.commit(
+            record, federation.tensors(), experiment.policy_constants(), _facts(experiment), merit(record) > best
+        )
+        best = max(best, merit(record))
         observe(record)
     if experiment.evaluator is not None:
         experiment.evaluator.close()
 
 
-def _engine(experiment: Experiment, folder: RunFolder) -> InProcess:
-    engine = experiment.config.engine
-    return InProcess(
-        experiment.make_learner,
-        experiment.sampler,
-        folder.clients,
-        experiment.initial,
-        experiment.shared,
-        experiment.config.updates_per_round,
-        Layout(engine.width, engine.workers, engine.threads),
-    )
+def merit(record: Record) -> float:
+    """What the best checkpoint is the best by: the score, or the return where there is none."""
+    value = record["score"] if record["score"] is not None else record["return_mean"]
+    return -math.inf if value is None else value
+
+
+class Federation:
+    """The server between two rounds: the global modules and the rules that change them."""
+
+    def __init__(self, experiment: Experiment, folder: RunFolder, last: Checkpoint | None):
+        self.experiment, self.folder, self.config = experiment, folder, experiment.config
+        self.clients = experiment.clients(folder.clients)
+        engine = self.config.engine
+        layout = Layout(engine.width, engine.workers, engine.threads)
+        self.engine = InProcess(experiment.make_learner, experiment.sampler, self.clients, layout)
+        self.participation = experiment.participation
+        self.screen = Screen(**self.config.screen)
+        self.aggregator = made(self.config.fed.aggregator)
+        self.optimiser = made(self.config.fed.server) if self.config.fed.server else None
+        state = last.state if last else self.clients.server_state()
+        self.state = dict(sorted(state.items()))  # a sum over modules must not depend on the order they were read in
+        if last and self.optimiser:
+            self.optimiser.state = last.server
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a checkpoint must hold to go on from here."""
+        kept = self.optimiser.state if self.optimiser else {}
+        return self.state | {f"server/{name}": tensor for name, tensor in kept.items()}
+
+    def train(self, round: int) -> Record:
+        """One round, tried again with other clients while too few of them answer."""
+        faults = self.config.clients
+        for attempt in range(faults.attempts):
+            received = self._receive(round, attempt)
+            needed = math.ceil(faults.quorum * len(received.asked))
+            if received.answered >= needed:
+                return self._finish(received, round, attempt)
+            self.aggregator.finalise(self.state)  # forgets what it has taken in
+            self.folder.clients.discard()
+        raise InputError(
+            f"Round {round}: {received.answered} of {len(received.asked)} clients answered where clients.quorum needs "
+            f"{needed}, in {faults.attempts} attempts. The run is saved as it was after round {round - 1}."
+        )
+
+    def _receive(self, round: int, attempt: int) -> "Received":
+        """Ask the clients, train them, and let the aggregator take in what arrives."""
+        asked = self.participation.draw(round, attempt)
+        lost = {client: self.participation.lost(client, round, attempt) for client in asked}
+        steps = {client: self.participation.steps(client, self.config.updates_per_round) for client in asked}
+        training = [client for client in asked if lost[client] != "before" and steps[client]]
+        received = Received(asked, Drift(self.state), {client: why for client, why in lost.items() if why})
+        received.late = [client for client in asked if not steps[client]]
+        updates = self.engine.train(self.state, training, round, [steps[client] for client in training])
+        received.collect(updates, self.state, self.screen, self.aggregator)
+        return received
+
+    def _finish(self, received: "Received", round: int, attempt: int) -> Record:
+        """The new global modules, and what the round's record says."""
+        old = self.state
+        aggregation = self.aggregator.finalise(old)
+        new = aggregation.state
+        if self.optimiser and received.answered:
+            new = self.optimiser.step(old, new)
+        new |= self.clients.rule.receive(old, received.extras, len(self.experiment.shards))
+        self.state = self._renormalised(new)
+        size, chosen = sum(tensor.nbytes for tensor in old.values()), received.asked
+        weighed = self.experiment.shared and (aggregation.weights or not received.answered)  # a median weighs nobody
+        weights = [aggregation.weights.get(client, 0.0) for client in chosen] if weighed else []
+        record = _record(round, chosen, weights, bytes_up=received.bytes, bytes_down=size * len(chosen))
+        if aggregation.module_weights:
+            record["module_weights"] = {
+                name: [weights.get(client, 0.0) for client in chosen]
+                for name, weights in aggregation.module_weights.items()
+            }
+        record["metrics"] = _mean_metrics(received.updates)
+        record |= _statistics(received.updates, chosen, with_histograms=_is_due(self.config, round))
+        record["drift"] = received.drift.record(self.state, chosen)
+        record |= received.record()
+        record |= {"attempts": attempt + 1} if attempt else {}
+        return record | ({"note": aggregation.note} if aggregation.note else {})
+
+    def _renormalised(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """With λ such that the mean ratio on the reference rows is 1, where that is asked for."""
+        chosen = self.config.fed.reference
+        if not chosen or not chosen.renormalise or self.engine.reference is None:
+            return state
+        cohort = self.engine.cohort(state, [{}])
+        cohort.renormalise(self.engine.reference.batch)
+        return state | {name: cohort.params[name].detach()[0] for name in ("dual", "multiplier") if name in state}
+
+
+@dataclass(eq=False)
+class Received:
+    """What came back in a round, without the models."""
+
+    asked: list[int]
+    drift: Drift
+    lost: dict[int, str]  # client → before or after training
+    late: list[int] = field(default_factory=list)
+    screened: dict[int, str] = field(default_factory=dict)  # client → why it was left out
+    updates: list[Update] = field(default_factory=list)
+    extras: dict[str, Tensor] = field(default_factory=dict)  # sums over the clients
+    bytes: int = 0
+    answered: int = 0
+
+    def collect(
+        self, updates: Iterable[Update], state: Mapping[str, Tensor], screen: Screen, aggregator: Aggregator
+    ) -> None:
+        """Let the aggregator take in what arrives and passes the screen, chunk by chunk."""
+        for update in screen(self.arriving(updates), state, self.screened):
+            aggregator.accumulate(update)
+            self.take(update)
+
+    def arriving(self, updates: Iterable[Update]) -> Iterator[Update]:
+        """Without those that are lost after training."""
+        for update in updates:
+            arrived = update.only([p for p, client in enumerate(update.clients) if self.lost.get(client) != "after"])
+            self.bytes += sum(arrived.bytes)
+            self.updates.append(replace(arrived, shared={}, extras={}))
+            yield arrived
+
+    def take(self, update: Update) -> None:
+        """One that the screen has let through."""
+        self.drift.accumulate(update)
+        self.answered += len(update.clients)
+        for name, rows in update.extras.items():
+            self.extras[name] = self.extras.get(name, 0) + rows.double().sum(0)
+
+    def record(self) -> Record:
+        steps = {
+            client: count for update in self.updates for client, count in zip(update.clients, update.steps, strict=True)
+        }
+        told: Record = {
+            "flags": {str(client): why for update in self.updates for client, why in update.flags.items()},
+            "failures": {str(client): why for update in self.updates for client, why in update.failures.items()},
+        }
+        if self.screened:
+            told["screened"] = {str(client): why for client, why in self.screened.items()}
+        if self.lost or self.late:
+            told["dropped"] = {str(c): f"{when} training" for c, when in self.lost.items()}
+            told["dropped"] |= {str(client): "late" for client in self.late}
+        if len(set(steps.values())) > 1:
+            told["steps"] = [steps.get(client) for client in self.asked]
+        return told
 
 
 def _first_record(experiment: Experiment) -> Record:
@@ -88,27 +222,6 @@ def _first_record(experiment: Experiment) -> Record:
     received = (experiment.normaliser.mean.nbytes + experiment.normaliser.std.nbytes + 16) * len(experiment.moments)
     everyone = list(range(len(experiment.shards)))
     return _record(0, everyone, [], bytes_up=sent, bytes_down=received)
-
-
-def _train_round(
-    experiment: Experiment, engine: InProcess, aggregator: Any, state: dict[str, Tensor], round: int
-) -> tuple[dict[str, Tensor], Record]:
-    config = experiment.config
-    chosen = participants(len(experiment.shards), config.fed.fraction, config.seed, round)
-    updates = []
-    for update in engine.train(state, chosen, round):
-        aggregator.accumulate(update)
-        updates.append(replace(update, shared={}))  # what is reported, without the models
-    state, weights = aggregator.finalise(state)
-    size = sum(state[name].nbytes for name in experiment.shared)
-    answered = [client for update in updates for client in update.clients]
-    used = [weights.get(client, 0.0) for client in chosen] if experiment.shared else []
-    record = _record(round, chosen, used, bytes_up=size * len(answered), bytes_down=size * len(chosen))
-    record["metrics"] = _mean_metrics(updates)
-    record |= _statistics(updates, chosen, with_histograms=_is_due(config, round))
-    record["flags"] = {str(client): why for update in updates for client, why in update.flags.items()}
-    record["failures"] = {str(client): why for update in updates for client, why in update.failures.items()}
-    return state, record
 
 
 def _record(round: int, chosen: list[int], weights: list[float], bytes_up: int, bytes_down: int) -> Record:

@@ -6,7 +6,7 @@ target networks, freezing a client that fails, saving and loading) is here, once
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,6 +51,7 @@ class Learner:
     refresh_every = 200  # updates from one computation of the row weights to the next; a round begins with one
     returns_discount: float | None = None  # a number: batches bring `returns`, discounted by it
     window: tuple[int, float] | None = None  # steps and discount: batches bring `window`
+    row_values: tuple[str, ...] = ()  # what `row_statistics` gives
     by_progress = False  # true: learning depends on batch.progress, and so on how long the run is
     actor: Actor
 
@@ -81,8 +82,10 @@ class Learner:
             for target, source in self.target_of.items()
         }
         self.optimisers = {name: RowAdam(theta, lr[name]) for name, theta in self.params.items()}
-        self.active = list(range(clients))
+        self.memory: dict[str, Tensor] = {}  # what else a client keeps from round to round, each `[K, …]`
+        self.active = list(range(clients))  # those that take part in the next update
         self.failures: dict[int, str] = {}  # row → why it was frozen
+        self.correct: Callable[[str, Tensor], None] | None = None  # changes a module's gradients in place
 
     def mlp(self, inputs: int, outputs: int, *, heads: int = 1, hidden: Sequence[int] | None = None) -> MLP:
         """A network with the hidden layers (unless others are given) and the layer norm of the settings."""
@@ -103,6 +106,9 @@ class Learner:
 
     def begin_round(self) -> None:
         """Called when the server's modules and the client's own state are in place."""
+
+    def end_round(self) -> None:
+        """Called when the round's updates are done."""
 
     def targets_follow(self, batch: Batch) -> bool:
         """Whether the targets move after the update on this batch."""
@@ -129,14 +135,25 @@ class Learner:
             self._follow_targets()
         return metrics
 
-    def _descend(self, losses: Losses, factor: float) -> None:
+    def gradients(self, batch: Batch) -> dict[str, Tensor]:
+        """Of all objectives where the clients stand, `[K, P]` for each module, without a step."""
+        return {
+            n: grad for objective in self.objectives(batch) for n, grad in self._gradients(objective(batch)[0]).items()
+        }
+
+    def _gradients(self, losses: Losses) -> dict[str, Tensor]:
         """Each client's gradient is its own: the losses are summed, and no row depends on another row."""
-        names = list(losses)
-        total = torch.stack([losses[name] for name in names]).sum()
-        grads = dict(zip(names, torch.autograd.grad(total, [self.params[name] for name in names]), strict=True))
+        total = torch.stack(list(losses.values())).sum()
+        return dict(zip(losses, torch.autograd.grad(total, [self.params[name] for name in losses]), strict=True))
+
+    def _descend(self, losses: Losses, factor: float) -> None:
+        grads = self._gradients(losses)
+        if self.correct is not None:
+            for name, grad in grads.items():
+                self.correct(name, grad)
         norms = torch.stack([torch.linalg.vector_norm(grad, dim=1) for grad in grads.values()])  # [modules, K]
         if not torch.isfinite(norms).all():
-            self._freeze(norms, names)
+            self._freeze(norms, list(grads))
         for grad, norm in zip(grads.values(), norms, strict=True):
             if self.clip is not None:
                 grad.mul_((self.clip / norm.clamp_min(1e-12)).clamp_max(1.0).unsqueeze(1))
@@ -152,13 +169,22 @@ class Learner:
                 steps = int(self.optimisers[bad[0]].steps[k])
                 self.failures[k] = f"the gradient of its {bad[0]} is not finite after {steps} updates"
 
+    def rest(self, rows: Container[int]) -> None:
+        """These clients are done for this round: they stay where they stand."""
+        self.active = [k for k in self.active if k not in rows]
+
+    @property
+    def sound(self) -> list[int]:
+        """Those that have not failed."""
+        return [k for k in range(self.clients) if k not in self.failures]
+
     def freeze_non_finite(self) -> None:
         """Stop clients whose last step left a value that is not finite: too late to go back, not too late to say."""
         for name, tensor in self.state().items():
             finite = tensor.reshape(self.clients, -1).isfinite().all(1)
-            for k in [k for k in self.active if not finite[k]]:
-                self.active.remove(k)
+            for k in [k for k in self.sound if not finite[k]]:
                 self.failures[k] = f"its {name} is not finite"
+        self.rest(self.failures)
 
     @torch.no_grad()
     def _follow_targets(self) -> None:
@@ -172,13 +198,13 @@ class Learner:
 
     # -- state ----------------------------------------------------------------------------------------------------
     def state(self) -> dict[str, Tensor]:
-        """Everything a client is, by name, each `[K, …]`: modules, targets, and Adam's moments and step counts."""
+        """Everything a client is, by name, each `[K, …]`: modules, targets, memory, Adam's moments and steps."""
         moments = {
             f"{name}/adam_{part}": tensor
             for name, optimiser in self.optimisers.items()
             for part, tensor in optimiser.state().items()
         }
-        return {name: theta.detach() for name, theta in self.params.items()} | self.targets | moments
+        return {name: theta.detach() for name, theta in self.params.items()} | self.targets | moments | self.memory
 
     @torch.no_grad()
     def broadcast(self, rows: Mapping[str, Tensor]) -> None:

@@ -20,11 +20,14 @@ from rl.divergences import DIVERGENCES
 from rl.learner import Learner, Losses, Metrics, Task
 from rl.policies import TanhGaussian, TanhMixture
 
+SPAN = 1e4  # how far λ is moved at most to make the mean ratio 1, in α
 STEEPEST = 5.0  # slope of ν beyond which the gradient penalty begins (COptiDICE)
 
 
 class OptiDICE(Learner):
     """Modules: nu, dual (λ and, if asked, the absorbing state's value), actor; advantage and behaviour if asked."""
+
+    row_values = ("ratio",)
 
     def __init__(
         self,
@@ -241,6 +244,16 @@ class OptiDICE(Learner):
     @torch.no_grad()
     def row_statistics(self, batch: Batch) -> dict[str, Tensor]:
         return {"ratio": self.divergence.ratio(self.x(batch, self.params))}
+
+    @torch.no_grad()
+    def renormalise(self, batch: Batch) -> None:
+        """Move λ (with a minimax advantage its multiplier) so that the mean ratio on these rows is 1."""
+        place = self.params["multiplier" if self.advantage == "minimax" else "dual"]
+        low, high = (place[:, :1].clone() + sign * SPAN * self.alpha for sign in (-1, 1))
+        for _ in range(60):  # the mean ratio falls as λ rises
+            place[:, :1] = (low + high) / 2
+            above = self.row_statistics(batch)["ratio"].mean(1, keepdim=True) > 1
+            low, high = torch.where(above, place[:, :1], low), torch.where(above, high, place[:, :1])
 
     def fit_advantage(self, batch: Batch) -> tuple[Losses, Metrics]:
         """e_θ(s,a) removes the bias of the single s': regression E[(e − e_θ)²], or minimax

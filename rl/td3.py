@@ -66,11 +66,15 @@ class TD3(Learner):
             noise = (self.smoothing_noise * batch.noise[0]).clamp(-self.smoothing_clip, self.smoothing_clip)
             next_actions = self.actor.mode(self.targets["actor_target"], batch.next_observations)
             next_actions = (next_actions + noise).clamp(-1, 1)
-            value = self.q(self.targets["critic_target"], batch.next_observations, next_actions).amin(1)
+            value = self.next_value(batch, next_actions)
             target = batch.rewards + self.gamma * (1 - batch.terminals) * value  # [K, B]
         q = self.q(self.params["critic"], batch.observations, batch.actions)
         loss = (q - target.unsqueeze(1)).square().mean(2).sum(1)
         return {"critic": loss}, {"q_abs": q.detach().abs().mean((1, 2))}
+
+    def next_value(self, batch: Batch, next_actions: Tensor) -> Tensor:
+        """min_j Q̄_j(s', a') `[K, B]`."""
+        return self.q(self.targets["critic_target"], batch.next_observations, next_actions).amin(1)
 
     def improve_policy(self, batch: Batch) -> tuple[Losses, Metrics]:
         """L(π) = −E[Q₁(s, π(s))]."""

@@ -1,4 +1,4 @@
-"""Benchmarks behind the numbers in docs: python scripts/bench.py steps|widths|load|racing|learners|ratios"""
+"""Benchmarks behind the numbers in docs: python scripts/bench.py steps|widths|load|racing|scale|learners|ratios"""
 
 import argparse
 from itertools import pairwise
@@ -12,6 +12,7 @@ from data.bench_load import benchmark_load
 from data.command_line import Parser, guarded
 from fed.bench_learners import HOW_TO_INSTALL, Result, benchmark_learners
 from fed.bench_ratios import SOURCES, TIMES, UPDATES, benchmark_ratios
+from fed.bench_scale import PARAMETERS, benchmark_scale
 from rl.bench_steps import CASES, benchmark_steps, benchmark_widths
 from rl.envs.racing.bench_racing import benchmark_racing
 
@@ -55,6 +56,15 @@ def racing() -> None:
     """Control steps a second of the racing simulator, through each interface."""
     for row in benchmark_racing():
         print(row)
+
+
+def scale() -> None:
+    """The server's memory and time from ten to ten thousand clients."""
+    title = f"one round's aggregation, models of {PARAMETERS:,} parameters"
+    table = Table("rule", "clients", "peak, MB", "µs a client", title=title, title_justify="left")
+    for row in benchmark_scale():
+        table.add_row(row.rule, f"{row.clients:,}", f"{row.megabytes:.0f}", f"{row.microseconds:.0f}")
+    Console().print(table)
 
 
 def learners(data: Path, d3rlpy: str | None) -> None:
@@ -118,7 +128,7 @@ def main() -> None:
         BENCHMARKS[given.what]()
 
 
-BENCHMARKS = {"steps": steps, "widths": widths, "load": load, "racing": racing}
+BENCHMARKS = {"steps": steps, "widths": widths, "load": load, "racing": racing, "scale": scale}
 
 if __name__ == "__main__":
     guarded(main)

@@ -88,7 +88,7 @@ def test_help_lists_what_there_is_to_choose(call):
     code, out, _ = call("--help")
     assert code == 0
     assert ", ".join(options("algo")) in out
-    assert "fedavg, local" in out
+    assert "fedavg, fedavgm" in out
 
 
 @pytest.mark.parametrize(

@@ -168,8 +168,8 @@ def test_the_pages_hold_an_example_of_each_extension(extended):
     for path in (
         "rl/absolute_bc.py",
         "configs/algo/absolute_bc.yaml",
-        "fed/aggregators/median.py",
-        "configs/fed/median.yaml",
+        "fed/aggregators/square_root.py",
+        "configs/fed/square_root.yaml",
         "data/length.py",
         "configs/split/length.yaml",
     ):
@@ -188,26 +188,21 @@ def test_the_example_learner_lowers_its_loss(extended):
     assert (losses[-1] < 0.5 * losses[0]).all()
 
 
-def test_the_example_aggregator_takes_the_median_of_all_chunks(extended):
+def test_the_example_aggregator_weighs_by_the_root_of_rows(extended):
     import torch
 
     from fed.update import Update
 
-    median = importlib.import_module("fed.aggregators.median").Median()
-    theta = torch.randn(5, 7)
-    theta[0] = 1e9  # one client far out moves nothing much
-    state = {"actor": torch.zeros(7), "critic": torch.ones(3)}
-    for used in ([0, 1, 2, 3, 4], [1, 2, 3, 4]):
-        for chunk in (used[:2], [], used[2:]):
-            median.accumulate(Update(chunk, {"actor": theta[chunk]}, [10] * len(chunk), {}, {}, {}))
-        new, weights = median.finalise(state)
-        torch.testing.assert_close(new["actor"], torch.quantile(theta[used], 0.5, dim=0))
-        assert torch.equal(new["critic"], state["critic"])
-        assert sum(weights.values()) == pytest.approx(1)
-    assert median.finalise(state) == (state, {})
+    rule = importlib.import_module("fed.aggregators.square_root").SquareRoot()
+    theta = torch.randn(2, 7)
+    for client, rows in ((0, 100), (1, 400)):
+        rule.accumulate(Update([client], {"actor": theta[[client]]}, [rows], {}, {}, {}))
+    result = rule.finalise({"actor": torch.zeros(7)})
+    torch.testing.assert_close(result.state["actor"], theta[0] / 3 + 2 * theta[1] / 3)
+    assert result.weights == pytest.approx({0: 1 / 3, 1: 2 / 3})
 
 
 def test_a_run_with_the_example_learner_aggregator_and_split(extended, configure, run):
-    folder = run(configure("algo=absolute_bc", "fed=median", "split=length", "rounds=2"))
+    folder = run(configure("algo=absolute_bc", "fed=square_root", "split=length", "rounds=2"))
     assert [record["round"] for record in folder.history()] == [0, 1, 2]
     assert folder.history()[-1]["metrics"]["actor_loss"] > 0

@@ -2,11 +2,17 @@
 
 import json
 import resource
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
+
+from fed.files import load_tensors
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "data" / "mujoco"
@@ -61,3 +67,49 @@ def test_the_hopper_file_runs_with_the_environment_it_names(tmp_path):
     data = ["--data", SHARED / "hopper_mixed.hdf5", "--split", "quantile", "--rounds", 5]
     script("run_fed.py", "--algo", "sac", *data, "--out", tmp_path / "hopper")
     assert json.loads((tmp_path / "hopper" / "summary.json").read_text())["environments"][0]["id"] == "Hopper-v5"
+
+
+def test_a_run_killed_at_twenty_random_moments_ends_bit_for_bit_where_the_unbroken_one_does(tmp_path):
+    """With partial participation, personal modules, a server optimiser, error feedback and clients that are lost."""
+    settings = ["--algo", "sac", "--data", "pendulum", "--split", "iid", "split.clients=6", "--fed", "fedadam"]
+    settings += ["fed.fraction=0.5", "fed.shared=[actor]", "compression.kind=top_k", "clients.drop_after=0.2"]
+    settings += ["--rounds", 150, "updates_per_round=20", "eval.every=50", "eval.episodes=1"]
+    script("run_fed.py", *settings, "--out", tmp_path / "whole")
+    command = [sys.executable, ROOT / "scripts" / "run_fed.py", *settings, "--out", tmp_path / "killed", "--resume"]
+    random, killed, done = np.random.default_rng(0), 0, []
+    for _ in range(100):
+        process = subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL)
+        if killed < 20:
+            done.append(_wait_for_rounds(process, tmp_path / "killed" / "rounds.jsonl", int(random.integers(1, 8))))
+            time.sleep(random.uniform(0, 0.1))
+            process.kill()
+            killed += process.wait() == -signal.SIGKILL
+        elif process.wait() == 0:
+            break
+    assert killed == 20
+    assert len(set(done)) > 10  # it was killed in many rounds
+    whole, broken = tmp_path / "whole", tmp_path / "killed"
+    assert _without_times(whole) == _without_times(broken)
+    names = sorted(path.relative_to(whole) for path in whole.rglob("*.safetensors"))
+    assert names == sorted(path.relative_to(broken) for path in broken.rglob("*.safetensors"))
+    for name in names:
+        tensors, others = load_tensors(whole / name)[0], load_tensors(broken / name)[0]
+        assert tensors.keys() == others.keys()
+        assert all(torch.equal(tensors[key], others[key]) for key in tensors)
+
+
+def _wait_for_rounds(process: subprocess.Popen, records: Path, more: int) -> int:
+    """Until so many rounds more are recorded, or the process has ended."""
+
+    def count() -> int:
+        return records.read_bytes().count(b"\n") if records.exists() else 0
+
+    begun = count()
+    while process.poll() is None and count() < begun + more:
+        time.sleep(0.005)
+    return count()
+
+
+def _without_times(run: Path) -> list[dict]:
+    records = [json.loads(line) for line in (run / "rounds.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in record.items() if "seconds" not in key} for record in records]

@@ -1,18 +1,20 @@
 """FedAvg (McMahan et al. 2017, arXiv 1602.05629): the weighted mean of the clients' models."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from data.errors import InputError
+from fed.aggregators.base import Aggregation
 from fed.update import Update
 
 WEIGHTINGS = ("size", "rows", "uniform")
 
 
 class Mean:
-    """θ ← Σ w_i θ_i / Σ w_i, w_i the client's size or 1.
+    """θ ← Σ w_i θ_i / Σ w_i, w_i the client's size, 1, or a number that is given for it.
 
     A client's size is its number of rows; for a module that is trained on rows drawn by weight (OptiDICE's actor), what
     its rows weigh together by the server's modules, so that the mean still follows the gradient of the pooled loss.
@@ -21,37 +23,67 @@ class Mean:
     order in which they answer beyond the last bit of a double.
     """
 
-    def __init__(self, weighting: str = "size"):
-        if weighting not in WEIGHTINGS:
-            raise InputError(f"fed.aggregator.weighting is '{weighting}'; choose one of {', '.join(WEIGHTINGS)}.")
+    def __init__(self, weighting: str | Sequence[float] = "size"):
+        given = not isinstance(weighting, str)
+        if not given and weighting not in WEIGHTINGS:
+            raise InputError(
+                f"fed.aggregator.weighting is '{weighting}'; choose one of {', '.join(WEIGHTINGS)}, or give a list "
+                "with a number for each client."
+            )
+        if given and not (all(0 <= weight < math.inf for weight in weighting) and sum(weighting) > 0):
+            raise InputError("fed.aggregator.weighting needs numbers of at least 0, and one above.")
         self.weighting = weighting
         self._reset()
 
     def _reset(self) -> None:
         self.total: dict[str, Tensor] = {}
-        self.scale: dict[str, float] = {}  # module → sum of the weights
-        self.weights: dict[int, float] = {}  # by rows, or alike
+        self.weights: dict[str, dict[int, float]] = {}  # module → client → weight, before they are made to sum to one
+        self.usual: dict[int, float] = {}
 
+    # -- what a rule with other weights changes -------------------------------------------------------------------
+    def weigh(self, update: Update) -> list[float]:
+        """The weights of the chunk's clients, up to a common factor."""
+        if self.weighting == "uniform":
+            return [1.0] * len(update.clients)
+        if isinstance(self.weighting, str):
+            return [float(rows) for rows in update.rows]
+        if max(update.clients) >= len(self.weighting):
+            raise InputError(
+                f"fed.aggregator.weighting has {len(self.weighting)} numbers, and there is a client "
+                f"{max(update.clients)}; give one for each client."
+            )
+        return [float(self.weighting[client]) for client in update.clients]
+
+    def weigh_module(self, update: Update, module: str, usual: list[float]) -> list[float]:
+        """The same for one module (or a moment of it, `actor/adam_m`), where it differs."""
+        return update.sizes.get(module.split("/")[0], usual) if self.weighting == "size" else usual
+
+    # -- the mean -------------------------------------------------------------------------------------------------
     def accumulate(self, update: Update) -> None:
-        """Add a chunk of clients."""
         if not update.clients:
             return  # all of them failed
-        by_rows = [1.0] * len(update.clients) if self.weighting == "uniform" else [float(n) for n in update.rows]
-        self.weights.update(zip(update.clients, by_rows, strict=True))
+        usual = self.weigh(update)
+        self.usual.update(zip(update.clients, usual, strict=True))
         for name, rows in update.shared.items():
-            weights = update.sizes.get(name, by_rows) if self.weighting == "size" else by_rows
+            weights = self.weigh_module(update, name, usual)
             part = torch.tensor(weights, dtype=torch.float64, device=rows.device) @ rows.double()
             self.total[name] = self.total[name] + part if name in self.total else part
-            self.scale[name] = self.scale.get(name, 0.0) + sum(weights)
+            self.weights.setdefault(name, {}).update(zip(update.clients, weights, strict=True))
 
-    def finalise(self, state: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], dict[int, float]]:
-        """The new global state and the weights by rows; what nobody has a weight for stays as it is."""
-        new = {
-            name: (total / self.scale[name]).to(state[name].dtype)
-            for name, total in self.total.items()
-            if self.scale[name] > 0
-        }
-        everyone = sum(self.weights.values())
-        weights = {client: weight / everyone for client, weight in self.weights.items()}
+    def finalise(self, state: Mapping[str, Tensor]) -> Aggregation:
+        """What nobody has a weight for stays as it is."""
+        new = dict(state)
+        for name, total in self.total.items():
+            scale = sum(self.weights[name].values())
+            if scale > 0:
+                new[name] = (total / scale).to(state[name].dtype)
+        others = {name: shares(weights) for name, weights in self.weights.items() if weights != self.usual}
+        result = Aggregation(new, shares(self.usual), others)
         self._reset()
-        return dict(state) | new, weights
+        return result
+
+
+def shares(weights: Mapping[int, float]) -> dict[int, float]:
+    """The weights made to sum to one; all zero stay so."""
+    whole = sum(weights.values())
+    return {client: weight / whole if whole > 0 else 0.0 for client, weight in weights.items()}

@@ -9,15 +9,20 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 from torch import Tensor
 
 from data.batch import Batch
 from data.sampler import Sampler
+from fed.adversaries import Adversaries
 from fed.clients import ClientStore
-from fed.update import Update
+from fed.compression import Compression
+from fed.local_rules.base import LocalRule, LocalTraining
+from fed.reference import Reference
+from fed.update import Update, is_module
 from metrics.ratios import ratio_statistics
 from rl.learner import Learner
 from rl.memory import keep_freed_memory
@@ -48,36 +53,65 @@ class Layout:
         return cls(width, workers, max(1, threads))
 
 
+@dataclass(frozen=True, eq=False)
+class Clients:
+    """What is true of all clients of a federation, beside their data and their learner."""
+
+    store: ClientStore
+    initial: Mapping[str, Tensor]  # the modules they start from
+    shared: Sequence[str]  # those that are averaged; the others stay with their clients
+    updates: int  # in a round
+    optimiser_state: str = "local"  # local: a client keeps its moments | average: they are shared too | reset
+    rule: LocalRule = field(default_factory=LocalRule)
+    adversaries: Adversaries | None = None
+    compression: Compression | None = None
+    reference: Callable[[Mapping[str, Tensor]], Reference] | None = None  # the server's state → rows that are nobody's
+
+    def server_state(self) -> dict[str, Tensor]:
+        """What the server begins with: the shared modules, and what else it keeps and sends."""
+        state = {name: self.initial[name] for name in self.shared}
+        extra = self.rule.server_tensors(state)
+        if self.optimiser_state == "average":
+            for name, row in state.items():
+                extra |= {f"{name}/adam_{part}": torch.zeros_like(row) for part in ("m", "v")}
+                extra[f"{name}/adam_steps"] = torch.zeros(())
+        return state | extra
+
+    def kept(self, name: str) -> bool:
+        """Whether a tensor of a learner's state stays with its client from round to round."""
+        module, _, moment = name.partition("/")
+        return module not in self.shared or (moment != "" and self.optimiser_state == "local")
+
+
 class InProcess:
     """Trains a round's participants in this process."""
 
-    def __init__(
-        self,
-        learner: Callable[[int], Learner],
-        sampler: Sampler,
-        store: ClientStore,
-        initial: Mapping[str, Tensor],
-        shared: Sequence[str],
-        updates: int,
-        layout: Layout,
-    ):
-        self.learner, self.sampler, self.store = learner, sampler, store
-        self.initial, self.shared, self.updates, self.layout = initial, list(shared), updates, layout
+    def __init__(self, learner: Callable[[int], Learner], sampler: Sampler, clients: Clients, layout: Layout):
+        self.learner, self.sampler, self.clients, self.layout = learner, sampler, clients, layout
         keep_freed_memory()
         torch.set_num_threads(layout.threads)  # threads started from here on inherit it
 
-    def train(self, state: Mapping[str, Tensor], clients: Sequence[int], round: int) -> Iterator[Update]:
-        """Broadcast `state`, train every client for `updates` updates, and yield the chunks in order."""
+    def train(
+        self, state: Mapping[str, Tensor], clients: Sequence[int], round: int, steps: Sequence[int] | None = None
+    ) -> Iterator[Update]:
+        """Broadcast `state`, train every client for its steps (all updates of a round if not said otherwise), and yield
+        the chunks in order."""
         width, workers = self.layout.width, self.layout.workers
-        chunks = [clients[first : first + width] for first in range(0, len(clients), width)]
+        steps = steps or [self.clients.updates] * len(clients)
+        self.reference = self.clients.reference(state) if self.clients.reference and clients else None
+        places = range(0, len(clients), width)
+        chunks = [(clients[first : first + width], steps[first : first + width]) for first in places]
         with ThreadPoolExecutor(workers) as pool:
             # In waves, so that finished chunks are aggregated and freed instead of piling up.
             for first in range(0, len(chunks), workers):
                 wave = chunks[first : first + workers]
-                yield from pool.map(lambda chunk: self._train_chunk(state, chunk, round), wave)
+                yield from pool.map(lambda chunk: self._train_chunk(state, *chunk, round), wave)
 
-    def _train_chunk(self, state: Mapping[str, Tensor], clients: Sequence[int], round: int) -> Update:
-        cohort = self.cohort(state, clients)
+    def _train_chunk(
+        self, state: Mapping[str, Tensor], clients: Sequence[int], steps: Sequence[int], round: int
+    ) -> Update:
+        own = [self.clients.store.load(client) or {} for client in clients]
+        cohort = self.cohort(state, own)
         masses: list[float] = []  # what each client's rows weigh together by the modules that were sent
 
         def row_weights() -> Tensor:
@@ -86,22 +120,37 @@ class InProcess:
                 masses.extend(whole["weight"].where(owned, 0.0).sum(1, dtype=torch.float64).tolist())
             return whole["weight"]
 
-        weights = row_weights if cohort.weighted_rows else None
-        totals: dict[str, Tensor] = {}
-        counts: dict[str, int] = {}  # an objective need not be in every update
-        for batch in self.sampler.batches(clients, round, self.updates, weights, cohort.refresh_every):
-            for name, value in cohort.update(batch).items():
-                totals[name] = totals.get(name, 0) + value
-                counts[name] = counts.get(name, 0) + 1
-        metrics = {name: (total / counts[name]).tolist() for name, total in totals.items()}
-        return self._report(cohort, clients, round, metrics, masses)
+        def batches(count: int) -> Iterator[Batch]:
+            weights = row_weights if cohort.weighted_rows else None
+            drawn = self.sampler.batches(clients, round, self.clients.updates, weights, cohort.refresh_every)
+            liars = self.clients.adversaries
+            if liars is None or liars.attack != "flip_rewards" or not (rows := liars.rows(clients)):
+                return islice(drawn, count)
+            return (liars.poison(batch, rows) for batch in islice(drawn, count))
 
-    def cohort(self, state: Mapping[str, Tensor], clients: Sequence[int]) -> Learner:
-        """The clients as they begin a round: the modules that are sent, and over them what each has kept."""
-        cohort = self.learner(len(clients))
-        cohort.broadcast({**self.initial, **state})
-        for row, client in enumerate(clients):
-            cohort.load(self.store.load(client) or {}, row)
+        local = self.clients.rule.begin(cohort, state, own, batches)
+        cohort.correct = local.correct if type(local) is not LocalTraining else None
+        metrics = Averages(steps)
+        for place, batch in enumerate(batches(max(steps))):
+            if place in steps:
+                cohort.rest([row for row, last in enumerate(steps) if last == place])
+            metrics.add(place, cohort.update(batch))
+        cohort.end_round()
+        return self._report(cohort, clients, own, state, round, Trained(steps, metrics, masses, *local.finish()))
+
+    def of_clients(self, state: Mapping[str, Tensor], clients: Sequence[int]) -> Learner:
+        """These clients as they would begin a round."""
+        return self.cohort(state, [self.clients.store.load(client) or {} for client in clients])
+
+    def cohort(self, state: Mapping[str, Tensor], own: Sequence[Mapping[str, Tensor]]) -> Learner:
+        """Clients as they begin a round: what is sent, and over it what each has kept."""
+        cohort = self.learner(len(own))
+        known = cohort.state()
+        sent = {name: row for name, row in state.items() if name in known}
+        cohort.broadcast({**self.clients.initial, **{name: row for name, row in sent.items() if is_module(name)}})
+        cohort.load({name: row for name, row in sent.items() if not is_module(name)})
+        for row, kept in enumerate(own):
+            cohort.load({name: tensor for name, tensor in kept.items() if name in known}, row)
         cohort.begin_round()
         return cohort
 
@@ -118,39 +167,126 @@ class InProcess:
         self,
         cohort: Learner,
         clients: Sequence[int],
+        own: Sequence[Mapping[str, Tensor]],
+        sent: Mapping[str, Tensor],
         round: int,
-        metrics: dict[str, list[float]],
-        masses: list[float],
+        trained: "Trained",
     ) -> Update:
         """Keep what stays with the clients, and hand over what is shared."""
         cohort.freeze_non_finite()
-        after = cohort.state()
-        for row in cohort.active:
-            own = {name: tensor[row] for name, tensor in after.items() if name not in self.shared}
-            self.store.save(clients[row], round, own)
+        sound, after = cohort.sound, cohort.state()
+        messages = self._messages(cohort, clients, own, sent, round)
+        for row in sound:
+            kept = {name: tensor[row] for name, tensor in after.items() if self.clients.kept(name)}
+            kept |= {name: tensor[row] for name, tensor in trained.kept.items()} | messages.kept[row]
+            if kept:
+                self.clients.store.save(clients[row], round, kept)
+        metrics = trained.metrics.means()
         return Update(
-            clients=[clients[row] for row in cohort.active],
-            shared={name: after[name][cohort.active] for name in self.shared},
-            rows=[len(self.sampler.shards.rows(clients[row])) for row in cohort.active],
-            metrics={name: [values[row] for row in cohort.active] for name, values in metrics.items()},
+            clients=[clients[row] for row in sound],
+            shared=messages.arrived,
+            rows=[len(self.sampler.shards.rows(clients[row])) for row in sound],
+            metrics={name: [values[row] for row in sound] for name, values in metrics.items()},
             statistics=self._statistics(cohort, clients),
-            flags={
-                clients[row]: "; ".join(beyond) for row in cohort.active if (beyond := _beyond(cohort, metrics, row))
-            },
+            flags={clients[row]: "; ".join(beyond) for row in sound if (beyond := _beyond(cohort, metrics, row))},
             failures={clients[row]: reason for row, reason in cohort.failures.items()},
-            sizes={name: [masses[row] for row in cohort.active] for name in cohort.weighted_modules},
+            sizes={name: [trained.masses[row] for row in sound] for name in cohort.weighted_modules},
+            steps=[trained.steps[row] for row in sound],
+            changes={n: [values[row] for row in sound] for n, values in trained.metrics.changes().items()},
+            extras={name: tensor[sound] for name, tensor in trained.extras.items()},
+            bytes=[messages.bytes[row] for row in sound],
+            round=round,
         )
+
+    def _messages(
+        self,
+        cohort: Learner,
+        clients: Sequence[int],
+        own: Sequence[Mapping[str, Tensor]],
+        sent: Mapping[str, Tensor],
+        round: int,
+    ) -> "Messages":
+        """What arrives of the shared tensors: as it is, unless clients lie or compress."""
+        after, liars, compression = cohort.state(), self.clients.adversaries, self.clients.compression
+        names = [name for name in sent if name in after]
+        lying = liars.rows(clients) if liars is not None else []
+        if not lying and compression is None:
+            size = sum(after[name][0].nbytes for name in names)
+            arrived = {name: after[name][cohort.sound] for name in names}
+            return Messages(arrived, [size] * len(clients), [{} for _ in clients])
+        rows, sizes, kept = [], [0] * len(clients), [{} for _ in clients]
+        for row in cohort.sound:
+            message = {name: after[name][row] for name in names}
+            if row in lying:
+                kept[row] |= {f"before/{name}": message[name] for name in message if liars.attack == "stale"}
+                message = liars.lie(clients[row], round, sent, message, own[row])
+            if compression is not None:
+                message, left, sizes[row] = compression.send(clients[row], round, sent, message, own[row])
+                kept[row] |= left
+            else:
+                sizes[row] = sum(tensor.nbytes for tensor in message.values())
+            rows.append(message)
+        arrived = {name: torch.stack([m[name] for m in rows]) if rows else after[name][[]] for name in names}
+        return Messages(arrived, sizes, kept)
 
     def _statistics(self, cohort: Learner, clients: Sequence[int]) -> dict[str, dict[str, list]]:
         """Of the learner's per-row values: on the model that is returned, over all of a client's rows."""
-        if type(cohort).row_statistics is Learner.row_statistics or not cohort.active:
-            return {}  # it has none
+        if not cohort.row_values or not cohort.sound:
+            return {}
         whole, owned = self.on_all_rows(cohort.row_statistics, clients)
-        statistics = {}
-        for name, values in whole.items():
-            found = [ratio_statistics(values[row][owned[row]].cpu().numpy()) for row in cohort.active]
-            statistics[name] = {key: [client[key] for client in found] for key in found[0]}
-        return statistics
+        found = {name: [values[row][owned[row]] for row in cohort.sound] for name, values in whole.items()}
+        if self.reference is not None:
+            on_reference = self.reference.values(cohort)
+            found |= {f"reference_{n}": [values[row] for row in cohort.sound] for n, values in on_reference.items()}
+        statistics = {name: [ratio_statistics(row.cpu().numpy()) for row in rows] for name, rows in found.items()}
+        return {name: {key: [row[key] for row in rows] for key in rows[0]} for name, rows in statistics.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """What a chunk's training leaves beside the models."""
+
+    steps: Sequence[int]
+    metrics: "Averages"
+    masses: list[float]
+    extras: dict[str, Tensor]  # for the server's side of the local rule
+    kept: dict[str, Tensor]  # for the clients' own
+
+
+@dataclass(frozen=True, eq=False)
+class Messages:
+    """What a chunk's clients send."""
+
+    arrived: dict[str, Tensor]  # [k, …] of those that are sound
+    bytes: list[int]  # of each client
+    kept: list[dict[str, Tensor]]  # what each must remember of it
+
+
+class Averages:
+    """Metrics of a round, per client, over the updates in which it took part."""
+
+    def __init__(self, steps: Sequence[int]):
+        self.steps = torch.tensor(steps)
+        self.values: dict[str, list[Tensor]] = {}
+        self.places: dict[str, list[int]] = {}  # an objective need not be in every update
+
+    def add(self, place: int, metrics: Mapping[str, Tensor]) -> None:
+        for name, value in metrics.items():
+            self.values.setdefault(name, []).append(value)
+            self.places.setdefault(name, []).append(place)
+
+    def means(self) -> dict[str, list[float]]:
+        return {name: self._mean(name, 0.0, 1.0).tolist() for name in self.values}
+
+    def changes(self) -> dict[str, list[float]]:
+        """The last quarter's mean minus the first's."""
+        return {name: (self._mean(name, 0.75, 1.0) - self._mean(name, 0.0, 0.25)).tolist() for name in self.values}
+
+    def _mean(self, name: str, begin: float, end: float) -> Tensor:
+        """[K] over a part of each client's updates."""
+        values, place = torch.stack(self.values[name]).cpu(), torch.tensor(self.places[name]).unsqueeze(1)
+        counted = (place >= (begin * self.steps).floor()) & (place < (end * self.steps).ceil())
+        return values.where(counted, 0.0).sum(0) / counted.sum(0)
 
 
 def _beyond(cohort: Learner, metrics: dict[str, list[float]], row: int) -> list[str]:

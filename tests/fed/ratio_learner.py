@@ -11,6 +11,7 @@ from rl.policies import TanhGaussian
 class RatioLearner(Learner):
     """BC on rows drawn in proportion to w = exp(c · reward); c, a second module, grows by its learning rate."""
 
+    row_values = ("ratio",)
     weighted_rows = True
     refresh_every = 4
     bounds = {"coefficient": 0.01}  # noqa: RUF012

@@ -37,6 +37,26 @@ def assert_same_bits(a: RunFolder, b: RunFolder) -> None:
     assert all(torch.equal(left[name], right[name]) for name in left)
 
 
+class Killed(Exception):
+    pass
+
+
+def assert_resumes_bit_for_bit(configure, run, *settings: str) -> RunFolder:
+    """A run that is killed after its second round and resumed ends where the unbroken one does."""
+    unbroken = run(configure(*settings, out="unbroken"))
+
+    def kill_at_two(record):
+        if record["round"] == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        run(configure(*settings, out="broken"), observe=kill_at_two)
+    broken = run(configure(*settings, out="broken"), resume=True)
+    assert_same_bits(unbroken, broken)
+    assert history(unbroken) == history(broken)
+    return unbroken
+
+
 @ALGOS
 def test_fedavg_of_one_client_is_the_centralised_run(configure, run, algo):
     federated = run(configure(f"algo={algo}", "split.clients=1", out="fed"))
@@ -61,20 +81,7 @@ def test_parameters_agree_at_any_chunk_width(configure, run, algo):
 
 @pytest.mark.parametrize("extra", [[], ["fed=local"], ["fed.fraction=0.5"], ["fed.shared=[critic]"]])
 def test_resumed_equals_unbroken_bit_for_bit(configure, run, extra):
-    unbroken = run(configure("rounds=5", *extra, out="unbroken"))
-
-    class Killed(Exception):
-        pass
-
-    def kill_at_two(record):
-        if record["round"] == 2:
-            raise Killed
-
-    with pytest.raises(Killed):
-        run(configure("rounds=5", *extra, out="broken"), observe=kill_at_two)
-    broken = run(configure("rounds=5", *extra, out="broken"), resume=True)
-    assert_same_bits(unbroken, broken)
-    assert history(unbroken) == history(broken)
+    assert_resumes_bit_for_bit(configure, run, "rounds=5", *extra)
 
 
 def test_what_a_killed_round_left_behind_is_forgotten(configure, run):

@@ -95,8 +95,11 @@ def test_a_saved_state_goes_on_as_if_it_had_never_stopped(name):
     batches = [random_batch(first, 2, 16, seed=step, step=step) for step in range(4)]
     for batch in batches[:2]:
         first.update(batch)
+    first.end_round()
     second = make(name, 2, seed=9)
     second.load({key: tensor.clone() for key, tensor in first.state().items()})
+    first.begin_round()
+    second.begin_round()
     for batch in batches[2:]:
         first.update(batch)
         second.update(batch)
@@ -184,7 +187,7 @@ def test_a_schedule_scales_every_learning_rate(name):
 
 
 # A loss that is scaled by an average over the client's own batch is not a sum over rows.
-SCALED_BY_OWN_BATCH = {"td3_bc": {"actor"}}
+SCALED_BY_OWN_BATCH = {"td3_bc": {"actor"}, "fedora": {"actor"}}
 
 
 def test_one_full_batch_step_on_clients_weighted_by_size_is_the_centralised_step(name):
