@@ -26,7 +26,14 @@ TASKS = ("halfcheetah", "hopper")
 SOURCES, ROWS = ("expert", "medium"), 25_000
 UPDATES, BATCH, CHUNK = 2_000, 256, 5_000
 TIMES = (0, 50, 200, 1001)  # steps in the episode: getting going, early, the rest
-PAPER = ["algo.steps=1", "algo.centred=false", "algo.gamma=0.99", "algo.alpha=0.3"]
+PAPER = [
+    "algo.steps=1",
+    "algo.centred=false",
+    "algo.gamma=0.99",
+    "algo.alpha=0.3",
+    "algo.nu_lr=1e-3",
+    "algo.lambda_lr=1e-3",
+]
 VARIANTS = {
     "as in the paper, γ .99, α .3": PAPER,
     "… initial states from the data": [*PAPER, "algo.starts=data"],

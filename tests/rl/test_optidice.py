@@ -223,8 +223,9 @@ def test_the_federated_dual_is_the_centralised_one_only_with_the_factor_on_initi
 
 
 def test_a_stacked_cohort_equals_separate_runs_of_a_plain_loop():
-    cohort = make("optidice", 3, schedule="constant", warm_up=0.0, steps=1)
     settings = {"nu_lr": 1e-3, "lambda_lr": 1e-3, "actor_lr": 1e-3}
+    likelihood = {"schedule": "constant", "warm_up": 0.0, "steps": 1, "policy_loss": "likelihood"}
+    cohort = make("optidice", 3, **likelihood, **settings)
     plains = []
     for k in range(3):
         plain = PlainOptiDICE(OBSERVATIONS, ACTIONS, [16, 16], alpha=cohort.alpha, gamma=cohort.gamma)
