@@ -13,6 +13,7 @@ from rich.table import Column, Table
 
 from data.command_line import Parser, guarded
 from fed.analysis import draw_curves, extra_cells, grouped, reached, read_runs
+from metrics.statistics import interquartile_mean, stratified_interval
 
 
 def main() -> None:
@@ -28,13 +29,15 @@ def main() -> None:
     table = Table(Column("method", overflow="fold", min_width=16), *columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, (name, runs) in enumerate(groups.items()):
         scores, rounds = [run.results["score"] for run in runs], reached(runs, options.target)
-        spread = f" ({min(scores):.0f}–{max(scores):.0f})" * (len(runs) > 1)
+        spread = " ({:.1f}–{:.1f})".format(*stratified_interval(scores)) * (len(runs) > 1)
         median = np.median([*rounds, *[np.inf] * (len(runs) - len(rounds))])  # never is infinitely late
         share = f" ({len(rounds)}/{len(runs)})" * (0 < len(rounds) < len(runs))
         arrival = (f"{median:.1f}" if np.isfinite(median) else "never") + share
-        cells = (str(len(runs)), f"{np.mean(scores):.1f}{spread}", arrival)
+        cells = (str(len(runs)), f"{interquartile_mean(scores):.1f}{spread}", arrival)
         table.add_row(name, *cells, *(column[number] for column in extra.values()))
-    table.caption = "score: mean of the last five evaluations (worst–best run); rounds: median"
+    table.caption = (
+        "score: mean of the last five evaluations; interquartile mean of the runs (95 % bootstrap); rounds: median"
+    )
     Console().print(table)
     if options.out:
         draw_curves(groups, options.out)
