@@ -56,6 +56,8 @@ def run(config: DictConfig, resume: bool = False, parent: Path | None = None) ->
     experiment, folder = prepare(config, resume)
     for note in experiment.dataset.notes:
         console.print(f"[yellow]note:[/] {note}", highlight=False, soft_wrap=True)
+    if folder.rounds_done() == experiment.config.rounds:
+        console.print(f"'{folder.path}' is finished; its results again:", highlight=False, soft_wrap=True)
     again = f"Finished rounds are saved: the same command with --out {parent or folder.path} --resume goes on."
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -128,6 +128,10 @@ class RunFolder:
         save_tensors(self.checkpoint, tensors, facts | position)
         self.clients.commit()
 
+    def rounds_done(self) -> int | None:
+        """The last committed round; None before the first."""
+        return load_tensors(self.checkpoint)[1]["round"] if self.checkpoint.exists() else None
+
     def history(self) -> list[dict]:
         return [json.loads(line) for line in self.records.read_text().splitlines()]
 

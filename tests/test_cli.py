@@ -206,6 +206,10 @@ def test_resume_takes_the_runs_own_settings_and_refuses_others(call, pendulum_fi
     code, _, err = call("--rounds", 2, *out)
     assert code == 0, err
     assert "bc · fedavg" in err
+    assert "is finished" not in err
+    code, _, err = call(*out)
+    assert code == 0
+    assert "is finished" in err
     code, _, err = call("--algo", "sac", *out)
     assert code == 2
     assert "choices.algo was bc and is now sac" in err
