@@ -41,6 +41,13 @@ class Batch:
     weighted: "Batch | None" = None  # rows drawn in proportion to the learner's weights; the noise is the same
     window: Window | None = None  # for learners that look several steps ahead
 
+    @property
+    def nbytes(self) -> int:
+        """Of its rows, without noise."""
+        window = [getattr(self.window, f.name) for f in fields(Window)] if self.window else []
+        columns = (self.observations, self.actions, self.rewards, self.next_observations, self.terminals, *window)
+        return sum(column.nbytes for column in columns)
+
     def repeated(self, clients: int) -> "Batch":
         """The rows of a cohort of one, `[1, B]`, the same for each of K clients; without noise."""
         window = self.window and Window(*(_repeated(getattr(self.window, f.name), clients) for f in fields(Window)))

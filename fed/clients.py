@@ -50,6 +50,16 @@ class ClientStore:
         save_tensors(self._path(client, round), state)
         self.pending[client] = round
 
+    def take_back(self, client: int, kinds: tuple[str, ...]) -> None:
+        """What the client sent in the round in progress never counted: tensors of these kinds (`kind/…`) are again what
+        they were before it."""
+        if client not in self.pending:
+            return
+        before, after = self.load(client) or {}, self.latest(client)
+        kept = {name: tensor for name, tensor in after.items() if not name.startswith(kinds)}
+        kept |= {name: tensor for name, tensor in before.items() if name.startswith(kinds)}
+        self.save(client, self.pending[client], kept)
+
     def discard(self) -> None:
         """The round in progress will be tried again: forget what it wrote."""
         for client, round in self.pending.items():

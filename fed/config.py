@@ -25,6 +25,7 @@ from data.errors import InputError, nearest
 from fed.limits import check_limits
 
 CONFIGS = Path(__file__).parent.parent / "configs"
+OF_SEVERAL_KINDS = ("fed.local.mu",)  # a number or a mapping; fed/limits.py knows
 GROUPS = ("algo", "fed", "data", "split", "engine", "eval")
 
 
@@ -129,7 +130,8 @@ def made(config: DictConfig) -> Any:
         fault = error if isinstance(error, InputError) else error.__cause__
         if isinstance(fault, InputError):
             raise fault from None
-        raise InputError(f"'{settings['_target_']}' cannot be made: {str(error).splitlines()[0]}") from error
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise InputError(f"'{settings['_target_']}' cannot be made: {reason}") from error
 
 
 def _parameters(target: Any) -> dict[str, inspect.Parameter]:
@@ -176,7 +178,7 @@ def _nearest_key(key: str, known: dict[str, object]) -> str:
 
 def _check_kind(key: str, old: object, new: object) -> None:
     """A value must be of the kind the configuration file shows; null there means that anything goes."""
-    if isinstance(old, str) and "${" in old:
+    if (isinstance(old, str) and "${" in old) or key in OF_SEVERAL_KINDS:
         return
     kinds: list[tuple[type | tuple, type | tuple, str]] = [
         (bool, bool, "true or false"),

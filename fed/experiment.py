@@ -1,6 +1,6 @@
 """From a composed configuration to what a run needs: faults in the input show here, before anything is written."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import permutations
@@ -49,6 +49,9 @@ class Experiment:
     def build(cls, config: DictConfig) -> "Experiment":
         # Made before the data are read, so that a fault in their settings shows at once.
         make, split, aggregator = made(config.algo), made(config.split), made(config.fed.aggregator)
+        local = made(config.fed.local) if config.fed.local else LocalRule()
+        if config.fed.server:
+            made(config.fed.server)
         path = config.data.path if isinstance(config.data.path, str) else OmegaConf.to_container(config.data.path)
         dataset = load(path, config.data.env)
         seed = config.seed if config.split_seed is None else config.split_seed
@@ -74,7 +77,10 @@ class Experiment:
         experiment = cls(config, dataset, shards, moments, normaliser, task, make_learner, environments, evaluator)
         for name in set(experiment.shared) - set(experiment.initial):
             raise InputError(f"fed.shared names '{name}'; {nearest(name, experiment.initial)}")
-        experiment.reference  # noqa: B018 (its faults show now)
+        local.check(experiment.shared)
+        aggregator.check(len(shards))
+        for part in ("participation", "adversaries", "reference"):
+            getattr(experiment, part)  # faults in its settings show now
         _check_statistics(config, make_learner(1), getattr(aggregator, "needs", None))
         return experiment
 
@@ -131,14 +137,17 @@ class Experiment:
             settings.drop_after,
         )
 
+    @cached_property
+    def adversaries(self) -> Adversaries | None:
+        settings, seed = self.config.clients, self.config.seed
+        if not settings.adversaries:
+            return None
+        who = settings.adversaries if isinstance(settings.adversaries, int) else list(settings.adversaries)
+        return Adversaries.chosen(who, settings.attack, settings.strength, seed, len(self.shards))
+
     def clients(self, store: ClientStore) -> Clients:
         """The clients as the configuration has them, with what they keep in this store."""
-        config, faults = self.config, self.config.clients
-        adversaries = None
-        if faults.adversaries:
-            who = faults.adversaries if isinstance(faults.adversaries, int) else list(faults.adversaries)
-            count, strength = len(self.shards), faults.strength
-            adversaries = Adversaries.chosen(who, faults.attack, strength, config.seed, count)
+        config = self.config
         kind = config.compression.kind
         return Clients(
             store,
@@ -147,7 +156,7 @@ class Experiment:
             config.updates_per_round,
             config.fed.optimiser_state,
             made(config.fed.local) if config.fed.local else LocalRule(),
-            adversaries,
+            self.adversaries,
             Compression(kind, config.compression.keep, config.seed) if kind != "none" else None,
             self.reference,
         )
@@ -167,6 +176,7 @@ class Experiment:
                 "data.env=…, share the actor, or set rows_from=public."
             )
         own = [environment for environment in self.environments if not environment.held_out]
+        _check_environments(self.config, own, self.task)
         where = {"episodes": chosen.episodes, "seed": self.config.eval.seed + 2**20, "like": self.dataset}
         limit = self.config.eval.max_steps
 
@@ -217,9 +227,8 @@ def _environments(config: DictConfig, dataset: Dataset) -> list[Environment]:
     return [replace(environment, name=name) for environment, name in named]
 
 
-def _evaluator(config: DictConfig, environments: list[Environment], task: Task) -> Evaluator | None:
-    if config.eval.every is None or not environments:
-        return None
+def _check_environments(config: DictConfig, environments: Sequence[Environment], task: Task) -> None:
+    """Before anything is played: they may be made, and they fit the data."""
     for environment in environments:
         if config.data.env is None and not environment.held_out and not registered(environment.id):
             # A file may name `module:Id`, which Gymnasium would import: only the user may ask for that.
@@ -228,6 +237,12 @@ def _evaluator(config: DictConfig, environments: list[Environment], task: Task) 
                 "trust it with data.env=…, or train without a simulator with eval=none."
             )
         check(environment, task.observations, task.actions)
+
+
+def _evaluator(config: DictConfig, environments: list[Environment], task: Task) -> Evaluator | None:
+    if config.eval.every is None or not environments:
+        return None
+    _check_environments(config, environments, task)
     environments = [with_references(environment) for environment in environments]
     for seen, held_out in permutations(environments, 2):
         if held_out.held_out and (seen.id, seen.bounds) == (held_out.id, held_out.bounds):

@@ -1,5 +1,6 @@
 """Kinds and ranges of settings: what the default in a configuration file does not say."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,6 +10,7 @@ from data.errors import InputError
 from fed.adversaries import ATTACKS
 from fed.compression import KINDS
 from fed.participation import SAMPLING
+from fed.reference import SOURCES
 from rl.divergences import DIVERGENCES
 from rl.learner import SCHEDULES
 
@@ -16,7 +18,7 @@ Limit = tuple[Callable[[object], bool], str]
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float)
+    return type(value) in (int, float) and math.isfinite(value)
 
 
 def _whole(least: int, most: int = 2**63 - 1) -> Limit:
@@ -46,6 +48,15 @@ def _is_clients(value: object) -> bool:
     return several or (type(value) is int and value >= 0)
 
 
+def _is_mu(value: object) -> bool:
+    values = value.values() if isinstance(value, DictConfig) and value else [value]
+    return all(_is_number(mu) and mu >= 0 for mu in values)
+
+
+def _is_weighting(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, ListConfig) and all(map(_is_number, value)))
+
+
 def _is_path(value: object) -> bool:
     names = value.values() if isinstance(value, DictConfig) and value else [value]
     return all(isinstance(name, str) for name in names)
@@ -64,6 +75,7 @@ SHARE = (lambda value: _is_number(value) and 0 <= value <= 1, "a number from 0 t
 UP_TO_1 = (lambda value: _is_number(value) and 0 < value <= 1, "a number above 0 and at most 1")
 TEXT = (lambda value: isinstance(value, str), "a text")
 FLAG = (lambda value: isinstance(value, bool), "true or false")
+RULE = (lambda value: isinstance(value, DictConfig) and "_target_" in value, "a mapping with a _target_")
 # The algorithms' settings go by the names that the field has for them; those an algorithm lacks are passed over.
 LIMITS: dict[str, Limit] = {
     "seed": _whole(0),
@@ -79,6 +91,16 @@ LIMITS: dict[str, Limit] = {
     "data.held_out": (_is_environments, "a list of environment ids, or of {id: …, setting: …}"),
     "fed.fraction": UP_TO_1,
     "fed.optimiser_state": _one_of("local", "average", "reset"),
+    "fed.local": _or_null(RULE),
+    "fed.local.mu": (_is_mu, "a number of at least 0, or one by module such as {actor: 0.1}"),
+    "fed.server": _or_null(RULE),
+    "fed.reference": _or_null((lambda value: isinstance(value, DictConfig), "a mapping")),
+    "fed.reference.rows_from": _one_of(*SOURCES),
+    "fed.reference.rows": _whole(1),
+    "fed.reference.episodes": _whole(1),
+    "fed.reference.renormalise": FLAG,
+    "fed.aggregator": RULE,
+    "fed.aggregator.weighting": (_is_weighting, "size, rows, uniform, or a list with a number for each client"),
     "clients.sampling": _one_of(*SAMPLING),
     "clients.available": _or_null(TEXT),
     "clients.slowness": NOT_BELOW_0,
@@ -166,7 +188,7 @@ def check_limits(config: DictConfig) -> None:
     for key, (fits, words) in LIMITS.items():
         group, _, name = key.rpartition(".")
         branch = OmegaConf.select(config, group) if group else config
-        if name in branch and not fits(branch[name]):
+        if branch is not None and name in branch and not fits(branch[name]):
             raise InputError(f"{key} is {branch[name]}; it must be {words}.")
     if config.device != "cpu" and not torch.cuda.is_available():
         raise InputError(f"device is '{config.device}' but torch finds no CUDA device; use device=cpu.")

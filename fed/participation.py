@@ -58,8 +58,8 @@ class Participation:
         """How many of a round's updates a client takes before the time is up; 0 if it is not waited for."""
         if self.time_limit is None:
             return updates
-        speed = np.exp(self.slowness * generator(self.seed, "speed", client).standard_normal())
-        done = min(updates, int(updates * self.time_limit * speed + 1e-9))
+        speed = np.exp(np.clip(self.slowness * generator(self.seed, "speed", client).standard_normal(), -50, 50))
+        done = int(min(updates, updates * self.time_limit * speed + 1e-9))
         return done if done == updates or self.late == "partial" else 0
 
     def lost(self, client: int, round: int, attempt: int = 0) -> str | None:

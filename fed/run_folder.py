@@ -21,7 +21,8 @@ from fed.clients import ClientStore
 from fed.config import leaves, read_settings
 from fed.files import load_tensors, save_tensors, write_atomically, write_json
 
-FREE_TO_CHANGE = ("out", "rounds")  # a resumed run may be moved, and prolonged unless it learns by a schedule
+# A resumed run may be moved, prolonged unless it learns by a schedule, and content with fewer answers.
+FREE_TO_CHANGE = ("out", "rounds", "clients.quorum", "clients.attempts")
 FACTS = ("round", "records_length", "clients", "data_hash", "environments")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
@@ -21,9 +22,10 @@ from fed.run_folder import Checkpoint, RunFolder, with_the_layout_of_its_run
 from fed.scoring import client_record, evaluation_record
 from fed.screening import Screen
 from fed.summary import summarise
-from fed.update import Update
+from fed.update import Update, is_module
 
 Record = dict[str, Any]
+UNHEARD = ("control/", "error/")  # what a client keeps of a message, if the message arrives
 Observer = Callable[[Record], None]
 
 
@@ -101,17 +103,20 @@ class Federation:
 
     def train(self, round: int) -> Record:
         """One round, tried again with other clients while too few of them answer."""
-        faults = self.config.clients
+        faults, up, down = self.config.clients, 0, 0
         for attempt in range(faults.attempts):
             received = self._receive(round, attempt)
-            needed = math.ceil(faults.quorum * len(received.asked))
+            up, down = up + received.bytes, down + received.bytes_down
+            needed = math.ceil(faults.quorum * len(received.asked) - 1e-9)
             if received.answered >= needed:
-                return self._finish(received, round, attempt)
+                sent = {"bytes_up": up, "bytes_down": down} | ({"attempts": attempt + 1} if attempt else {})
+                return self._finish(received, round) | sent
             self.aggregator.finalise(self.state)  # forgets what it has taken in
             self.folder.clients.discard()
         raise InputError(
             f"Round {round}: {received.answered} of {len(received.asked)} clients answered where clients.quorum needs "
-            f"{needed}, in {faults.attempts} attempts. The run is saved as it was after round {round - 1}."
+            f"{needed}, in {faults.attempts} attempts. The run is saved as it was after round {round - 1}; --resume "
+            "with another clients.quorum or clients.attempts goes on."
         )
 
     def _receive(self, round: int, attempt: int) -> "Received":
@@ -124,31 +129,36 @@ class Federation:
         received.late = [client for client in asked if not steps[client]]
         updates = self.engine.train(self.state, training, round, [steps[client] for client in training])
         received.collect(updates, self.state, self.screen, self.aggregator)
+        message = sum(tensor.nbytes for tensor in self.state.values())
+        reference = self.engine.reference.batch.nbytes if self.engine.reference else 0
+        received.bytes_down = (message + reference) * len(asked)
         return received
 
-    def _finish(self, received: "Received", round: int, attempt: int) -> Record:
+    def _finish(self, received: "Received", round: int) -> Record:
         """The new global modules, and what the round's record says."""
         old = self.state
         aggregation = self.aggregator.finalise(old)
         new = aggregation.state
         if self.optimiser and received.answered:
             new = self.optimiser.step(old, new)
-        new |= self.clients.rule.receive(old, received.extras, len(self.experiment.shards))
-        self.state = self._renormalised(new)
-        size, chosen = sum(tensor.nbytes for tensor in old.values()), received.asked
+        new |= self.clients.rule.receive(old, received.extras, len(self.experiment.shards.order))
+        self.state = self._renormalised(new) if received.answered else new
+        for client in [*received.screened, *(client for client, when in received.lost.items() if when == "after")]:
+            self.folder.clients.take_back(client, UNHEARD)
+        chosen = received.asked
         weighed = self.experiment.shared and (aggregation.weights or not received.answered)  # a median weighs nobody
         weights = [aggregation.weights.get(client, 0.0) for client in chosen] if weighed else []
-        record = _record(round, chosen, weights, bytes_up=received.bytes, bytes_down=size * len(chosen))
+        record = _record(round, chosen, weights, received.bytes, received.bytes_down)
         if aggregation.module_weights:
             record["module_weights"] = {
                 name: [weights.get(client, 0.0) for client in chosen]
                 for name, weights in aggregation.module_weights.items()
+                if is_module(name)
             }
         record["metrics"] = _mean_metrics(received.updates)
         record |= _statistics(received.updates, chosen, with_histograms=_is_due(self.config, round))
         record["drift"] = received.drift.record(self.state, chosen)
         record |= received.record()
-        record |= {"attempts": attempt + 1} if attempt else {}
         return record | ({"note": aggregation.note} if aggregation.note else {})
 
     def _renormalised(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -173,6 +183,7 @@ class Received:
     updates: list[Update] = field(default_factory=list)
     extras: dict[str, Tensor] = field(default_factory=dict)  # sums over the clients
     bytes: int = 0
+    bytes_down: int = 0
     answered: int = 0
 
     def collect(
@@ -196,7 +207,8 @@ class Received:
         self.drift.accumulate(update)
         self.answered += len(update.clients)
         for name, rows in update.extras.items():
-            self.extras[name] = self.extras.get(name, 0) + rows.double().sum(0)
+            weights = torch.tensor(update.rows, dtype=torch.float64, device=rows.device)
+            self.extras[name] = self.extras.get(name, 0) + weights @ rows.double()
 
     def record(self) -> Record:
         steps = {
@@ -237,10 +249,10 @@ def _record(round: int, chosen: list[int], weights: list[float], bytes_up: int, 
 
 
 def _mean_metrics(updates: list[Update]) -> dict[str, float | None]:
-    """Mean over the clients that answered; null where it is not finite."""
-    names = {name for update in updates for name in update.metrics}
-    values = {name: np.concatenate([update.metrics[name] for update in updates]) for name in sorted(names)}
-    return {name: float(v.mean()) if len(v) and np.isfinite(v).all() else None for name, v in values.items()}
+    """Mean over the clients that have the metric; null where one of them is not finite."""
+    names = sorted({name for update in updates for name in update.metrics})
+    values = {name: [v for update in updates for v in update.metrics.get(name, ()) if v is not None] for name in names}
+    return {name: float(np.mean(v)) if v and np.isfinite(v).all() else None for name, v in values.items()}
 
 
 def _statistics(updates: list[Update], chosen: list[int], with_histograms: bool) -> Record:

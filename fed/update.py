@@ -1,12 +1,10 @@
 """What an engine hands back for a chunk of clients that have trained."""
 
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+import math
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 from torch import Tensor
-
-T = TypeVar("T")
 
 
 def is_module(name: str) -> bool:
@@ -35,52 +33,38 @@ class Update:
     def only(self, keep: list[int]) -> "Update":
         """The clients in these places of the chunk."""
 
-        def part(values: list[T]) -> list[T]:
-            return [values[place] for place in keep] if values else values
+        def part(value: object) -> object:
+            if isinstance(value, dict):
+                return {name: part(inner) for name, inner in value.items()}
+            return value[keep] if isinstance(value, Tensor) else [value[place] for place in keep] if value else value
 
-        return replace(
-            self,
-            clients=part(self.clients),
-            shared={name: rows[keep] for name, rows in self.shared.items()},
-            extras={name: rows[keep] for name, rows in self.extras.items()},
-            rows=part(self.rows),
-            metrics={name: part(values) for name, values in self.metrics.items()},
-            statistics={
-                value: {name: part(numbers) for name, numbers in statistics.items()}
-                for value, statistics in self.statistics.items()
-            },
-            sizes={name: part(values) for name, values in self.sizes.items()},
-            steps=part(self.steps),
-            bytes=part(self.bytes),
-            changes={name: part(values) for name, values in self.changes.items()},
-        )
+        return replace(self, **{name: part(getattr(self, name)) for name in BY_CLIENT})
 
     @classmethod
     def joined(cls, updates: "list[Update]") -> "Update":
-        """Several chunks as one, in the order of their clients' numbers, so that the order of answers is forgotten."""
+        """Several chunks as one, in the order of their clients' numbers, so that the order of answers is forgotten.
+        A metric that a chunk has not is NaN for its clients."""
         updates = [update for update in updates if update.clients]
         clients = [client for update in updates for client in update.clients]
         order = sorted(range(len(clients)), key=clients.__getitem__)
 
-        def lists(of: list[list[T]]) -> list[T]:
-            return [value for values in of for value in values]
+        def join(values: list) -> object:
+            first = next((value for value in values if value is not None), None)
+            if isinstance(first, dict):
+                names = {name: None for value in values for name in value or {}}
+                return {name: join([(value or {}).get(name) for value in values]) for name in names}
+            if isinstance(first, Tensor):
+                return torch.cat(values)
+            missing = [[math.nan] * len(update.clients) for update in updates]
+            filled = [gap if value is None else value for value, gap in zip(values, missing, strict=True)]
+            return [item for value in filled for item in value]
 
-        first = updates[0]
-        return cls(
-            clients=clients,
-            shared={name: torch.cat([u.shared[name] for u in updates]) for name in first.shared},
-            extras={name: torch.cat([u.extras[name] for u in updates]) for name in first.extras},
-            rows=lists([u.rows for u in updates]),
-            metrics={name: lists([u.metrics[name] for u in updates]) for name in first.metrics},
-            flags={client: why for u in updates for client, why in u.flags.items()},
-            failures={client: why for u in updates for client, why in u.failures.items()},
-            statistics={
-                value: {name: lists([u.statistics[value][name] for u in updates]) for name in statistics}
-                for value, statistics in first.statistics.items()
-            },
-            sizes={name: lists([u.sizes[name] for u in updates]) for name in first.sizes},
-            steps=lists([u.steps for u in updates]),
-            bytes=lists([u.bytes for u in updates]),
-            changes={name: lists([u.changes[name] for u in updates]) for name in first.changes},
-            round=first.round,
-        ).only(order)
+        whole = {name: join([getattr(update, name) for update in updates]) for name in BY_CLIENT}
+        told = {
+            name: {client: why for update in updates for client, why in getattr(update, name).items()}
+            for name in ("flags", "failures")
+        }
+        return cls(**whole, **told, round=updates[0].round).only(order)
+
+
+BY_CLIENT = [f.name for f in fields(Update) if f.name not in ("flags", "failures", "round")]  # values of each client

@@ -33,6 +33,11 @@ def ratio_statistics(weights: np.ndarray) -> dict[str, float | list[int]]:
         }
 
 
+def moments(values: np.ndarray) -> dict[str, float]:
+    """Mean and standard deviation of values that are no ratios."""
+    return {"mean": float(np.mean(values, dtype=np.float64)), "std": float(np.std(values, dtype=np.float64))}
+
+
 def histogram(weights: np.ndarray) -> list[int]:
     """Counts below the first edge, between edges (the lower one included), and from the last edge on."""
     bins = np.searchsorted(HISTOGRAM_EDGES, weights, side="right")

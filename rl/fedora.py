@@ -54,7 +54,8 @@ class FEDORA(TD3BC):
             server = self.actor.mode(self.server["actor"], batch.observations)
             last = self.actor.mode(self.memory["last_actor"], batch.observations)
             its_value = self.first_q(self.server["critic"], batch.observations, server)
-            self.advantage += (its_value - self.first_q(self.params["critic"], batch.observations, actions)).mean(1)
+            own_value = self.first_q(self.params["critic"], batch.observations, actions)
+            self.advantage[self.active] += (its_value - own_value).mean(1)[self.active]
         influence = self.memory["influence"].squeeze(1)
         loss = influence * losses["actor"] + self.to_server * (actions - server).square().mean((1, 2))
         loss = loss + self.to_last * (actions - last).square().mean((1, 2))

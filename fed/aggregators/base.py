@@ -24,6 +24,9 @@ class Aggregation:
 
 
 class Aggregator(Protocol):
+    def check(self, clients: int) -> None:
+        """A sentence if the settings do not fit a federation of so many clients."""
+
     def accumulate(self, update: Update) -> None:
         """Take in a chunk of clients; a chunk of which nobody is left is passed over."""
 

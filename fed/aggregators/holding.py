@@ -22,6 +22,9 @@ class Holding:
         self.least, self.fallback = least, Mean()
         self.held: list[Update] = []
 
+    def check(self, clients: int) -> None:
+        """It has a fallback for few clients."""
+
     def accumulate(self, update: Update) -> None:
         if update.clients and any(map(is_module, update.shared)):
             self.held.append(update)

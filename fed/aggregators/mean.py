@@ -40,6 +40,13 @@ class Mean:
         self.weights: dict[str, dict[int, float]] = {}  # module → client → weight, before they are made to sum to one
         self.usual: dict[int, float] = {}
 
+    def check(self, clients: int) -> None:
+        if not isinstance(self.weighting, str) and len(self.weighting) != clients:
+            raise InputError(
+                f"fed.aggregator.weighting has {len(self.weighting)} numbers and there are {clients} clients; give one "
+                "for each."
+            )
+
     # -- what a rule with other weights changes -------------------------------------------------------------------
     def weigh(self, update: Update) -> list[float]:
         """The weights of the chunk's clients, up to a common factor."""
@@ -47,11 +54,6 @@ class Mean:
             return [1.0] * len(update.clients)
         if isinstance(self.weighting, str):
             return [float(rows) for rows in update.rows]
-        if max(update.clients) >= len(self.weighting):
-            raise InputError(
-                f"fed.aggregator.weighting has {len(self.weighting)} numbers, and there is a client "
-                f"{max(update.clients)}; give one for each client."
-            )
         return [float(self.weighting[client]) for client in update.clients]
 
     def weigh_module(self, update: Update, module: str, usual: list[float]) -> list[float]:

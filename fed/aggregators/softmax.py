@@ -63,8 +63,10 @@ class Adaptive(Softmax):
 
     def exponents(self, update: Update) -> list[float]:
         if self.metric not in update.changes:
-            names = ", ".join(update.changes)
-            raise InputError(f"fed.aggregator.metric is '{self.metric}'; this learner reports {names}.")
+            if self.metric.removesuffix("_loss") not in update.shared:
+                names = ", ".join(update.changes)
+                raise InputError(f"fed.aggregator.metric is '{self.metric}'; this learner reports {names}.")
+            return [math.log(rows) for rows in update.rows]  # a warm-up: nothing was trained that has this loss
         sign = 1.0 if self.rising else -1.0
         scale = [abs(value) for value in update.metrics[self.metric]]
         gains = [

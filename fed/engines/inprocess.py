@@ -23,7 +23,7 @@ from fed.compression import Compression
 from fed.local_rules.base import LocalRule, LocalTraining
 from fed.reference import Reference
 from fed.update import Update, is_module
-from metrics.ratios import ratio_statistics
+from metrics.ratios import moments, ratio_statistics
 from rl.learner import Learner
 from rl.memory import keep_freed_memory
 
@@ -117,16 +117,13 @@ class InProcess:
         def row_weights() -> Tensor:
             whole, owned = self.on_all_rows(lambda batch: {"weight": cohort.row_weights(batch)}, clients)
             if not masses:
-                masses.extend(whole["weight"].where(owned, 0.0).sum(1, dtype=torch.float64).tolist())
+                masses.extend(masses_of(whole["weight"], owned))
             return whole["weight"]
 
         def batches(count: int) -> Iterator[Batch]:
             weights = row_weights if cohort.weighted_rows else None
             drawn = self.sampler.batches(clients, round, self.clients.updates, weights, cohort.refresh_every)
-            liars = self.clients.adversaries
-            if liars is None or liars.attack != "flip_rewards" or not (rows := liars.rows(clients)):
-                return islice(drawn, count)
-            return (liars.poison(batch, rows) for batch in islice(drawn, count))
+            return (self._as_seen(batch, clients) for batch in islice(drawn, count))
 
         local = self.clients.rule.begin(cohort, state, own, batches)
         cohort.correct = local.correct if type(local) is not LocalTraining else None
@@ -159,9 +156,16 @@ class InProcess:
         self, values: Callable[[Batch], Mapping[str, Tensor]], clients: Sequence[int]
     ) -> tuple[dict[str, Tensor], Tensor]:
         """A batch's values, each `[K, B]`, on all rows of the clients: `[K, R]`, and the mask of rows that exist."""
-        parts = [(values(batch), owned) for batch, owned in self.sampler.sweep(clients, SWEEP_ROWS)]
+        swept = self.sampler.sweep(clients, SWEEP_ROWS)
+        parts = [(values(self._as_seen(batch, clients)), owned) for batch, owned in swept]
         whole = {name: torch.cat([part[name] for part, _ in parts], dim=1) for name in parts[0][0]}
         return whole, torch.cat([owned for _, owned in parts], dim=1)
+
+    def _as_seen(self, batch: Batch, clients: Sequence[int]) -> Batch:
+        """With the rewards that the clients believe."""
+        liars = self.clients.adversaries
+        rows = liars.rows(clients) if liars is not None and liars.attack == "flip_rewards" else []
+        return liars.poison(batch, rows) if rows else batch
 
     def _report(
         self,
@@ -182,6 +186,7 @@ class InProcess:
             if kept:
                 self.clients.store.save(clients[row], round, kept)
         metrics = trained.metrics.means()
+        extra = sum(tensor[0].nbytes for tensor in trained.extras.values())
         return Update(
             clients=[clients[row] for row in sound],
             shared=messages.arrived,
@@ -194,7 +199,7 @@ class InProcess:
             steps=[trained.steps[row] for row in sound],
             changes={n: [values[row] for row in sound] for n, values in trained.metrics.changes().items()},
             extras={name: tensor[sound] for name, tensor in trained.extras.items()},
-            bytes=[messages.bytes[row] for row in sound],
+            bytes=[messages.bytes[row] + extra for row in sound],
             round=round,
         )
 
@@ -238,7 +243,10 @@ class InProcess:
         if self.reference is not None:
             on_reference = self.reference.values(cohort)
             found |= {f"reference_{n}": [values[row] for row in cohort.sound] for n, values in on_reference.items()}
-        statistics = {name: [ratio_statistics(row.cpu().numpy()) for row in rows] for name, rows in found.items()}
+        statistics = {
+            name: [(ratio_statistics if name.endswith("ratio") else moments)(row.cpu().numpy()) for row in rows]
+            for name, rows in found.items()
+        }
         return {name: {key: [row[key] for row in rows] for key in rows[0]} for name, rows in statistics.items()}
 
 
@@ -287,6 +295,12 @@ class Averages:
         values, place = torch.stack(self.values[name]).cpu(), torch.tensor(self.places[name]).unsqueeze(1)
         counted = (place >= (begin * self.steps).floor()) & (place < (end * self.steps).ceil())
         return values.where(counted, 0.0).sum(0) / counted.sum(0)
+
+
+def masses_of(weights: Tensor, owned: Tensor) -> list[float]:
+    """What each client's rows weigh together: their number where that is not finite, hardly anything where it is 0."""
+    rows, mass = owned.sum(1).double(), weights.where(owned, 0.0).sum(1, dtype=torch.float64)
+    return torch.where(mass.isfinite(), mass, rows).maximum(1e-12 * rows).tolist()
 
 
 def _beyond(cohort: Learner, metrics: dict[str, list[float]], row: int) -> list[str]:

@@ -1,6 +1,6 @@
 """What a federated rule changes in a client's own training; the plain rule changes nothing."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -35,9 +35,13 @@ class LocalRule:
         """The cohort stands where the server does. `own`: what each client kept, empty at first."""
         return LocalTraining()
 
-    def receive(self, state: Mapping[str, Tensor], extras: Mapping[str, Tensor], clients: int) -> dict[str, Tensor]:
-        """The server's tensors after a round. `extras`: sums over those who answered; `clients`: how many there are."""
+    def receive(self, state: Mapping[str, Tensor], extras: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+        """The server's tensors after a round. `extras`: sums over those who answered, each times the client's rows;
+        `rows`: of all clients."""
         return {}
+
+    def check(self, modules: Collection[str]) -> None:
+        """A sentence if the settings do not fit these shared modules."""
 
 
 def stacked(own: Sequence[Mapping[str, Tensor]], name: str, like: Tensor) -> Tensor:

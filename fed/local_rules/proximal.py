@@ -1,6 +1,6 @@
 """FedProx (Li et al. 2018, arXiv 1812.06127): clients are held near the server's model while they train."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from torch import Tensor
 
@@ -17,13 +17,15 @@ class Proximal(LocalRule):
             raise InputError(f"fed.local.mu is {mu}; it must be at least 0.")
         self.mu = mu
 
+    def check(self, modules: Collection[str]) -> None:
+        for name in self.mu if isinstance(self.mu, Mapping) else ():
+            if name not in modules:
+                raise InputError(f"fed.local.mu names '{name}'; the shared modules are {', '.join(modules)}.")
+
     def begin(
         self, cohort: Learner, sent: Mapping[str, Tensor], own: Sequence[Mapping[str, Tensor]], batches: Batches
     ) -> LocalTraining:
         mu = self.mu if isinstance(self.mu, Mapping) else dict.fromkeys(cohort.params, self.mu)
-        unknown = [name for name in mu if name not in cohort.params]
-        if unknown:
-            raise InputError(f"fed.local.mu names '{unknown[0]}'; the modules are {', '.join(cohort.params)}.")
         return _Held(cohort, {name: value for name, value in mu.items() if value > 0 and name in sent})
 
 

@@ -16,7 +16,8 @@ from rl.learner import Learner
 
 
 class Scaffold(LocalRule):
-    """Steps go along g − c_i + c, c the mean of all clients' c_i; c_i is then renewed, and its change sent."""
+    """Steps go along g − c_i + c, c the mean of all clients' c_i by their rows; c_i is then renewed, and its
+    change sent."""
 
     def __init__(self, batches: int):
         if batches < 1:
@@ -32,19 +33,19 @@ class Scaffold(LocalRule):
         modules = [name for name in cohort.params if f"control/{name}" in sent]
         before = {name: stacked(own, f"control/{name}", cohort.params[name].detach()) for name in modules}
         total = {name: torch.zeros_like(control) for name, control in before.items()}
-        count = 0
+        count = dict.fromkeys(modules, 0)  # an objective need not be in every batch
         for batch in batches(self.batches):
-            count += 1
             for name, gradient in cohort.gradients(batch).items():
                 if name in total:
                     total[name] += gradient
-        after = {name: gradient / count for name, gradient in total.items()}
+                    count[name] += 1
+        after = {name: gradient / max(1, count[name]) for name, gradient in total.items()}
         correction = {name: sent[f"control/{name}"].to(before[name]) - before[name] for name in modules}
         return _Controlled(correction, before, after)
 
-    def receive(self, state: Mapping[str, Tensor], extras: Mapping[str, Tensor], clients: int) -> dict[str, Tensor]:
-        """c ← c + Σ_answered (c_i⁺ − c_i) / all clients."""
-        return {name: (state[name] + change / clients).to(state[name].dtype) for name, change in extras.items()}
+    def receive(self, state: Mapping[str, Tensor], extras: Mapping[str, Tensor], rows: int) -> dict[str, Tensor]:
+        """c ← c + Σ_answered n_i (c_i⁺ − c_i) / N."""
+        return {name: (state[name] + change / rows).to(state[name].dtype) for name, change in extras.items()}
 
 
 class _Controlled(LocalTraining):

@@ -1,7 +1,9 @@
 """Rules, faults and compression in whole runs."""
 
 import json
+import shutil
 
+import h5py
 import pytest
 import torch
 
@@ -115,11 +117,80 @@ def test_too_few_answers_are_asked_for_again_and_then_stop_the_run_with_what_it_
     repeated = run(configure(*lost, "clients.attempts=50", out="a"))
     assert max(record.get("attempts", 1) for record in repeated.history()) > 1
     assert all(len(record.get("dropped", {})) <= 1 for record in repeated.history())
-    with pytest.raises(InputError, match=r"The run is saved as it was after round 0\."):
+    with pytest.raises(InputError, match=r"saved as it was after round 0; --resume with another clients\.quorum"):
         run(configure("clients.drop_before=1.0", "clients.quorum=0.5", out="b"))
     _, folder = prepare(configure("clients.drop_before=1.0", "clients.quorum=0.5", out="b"), resume=True)
     stopped = json.loads(folder.records.read_text())
     assert stopped["round"] == 0
+    run(configure("clients.drop_before=1.0", "clients.quorum=0.0", out="b"), resume=True)  # content with nobody
+
+
+def test_controls_stay_the_mean_of_the_clients_own_when_messages_are_lost_or_screened(configure, run):
+    settings = ["fed=scaffold", "clients.drop_after=0.4", "clients.adversaries=[0]", "clients.attack=non_finite"]
+    folder = run(configure(*settings, "rounds=4"))
+    assert any("dropped" in record for record in folder.history())
+    shards = json.loads((folder.path / "shards.json").read_text())["clients"]
+    sizes = torch.tensor([float(client["rows"]) for client in shards])
+    state = load_tensors(folder.checkpoint)[0]
+    for module in ("actor", "critic"):
+        server = state[f"control/{module}"]
+        own = [(folder.clients.load(k) or {}).get(f"control/{module}", torch.zeros_like(server)) for k in range(4)]
+        assert server.abs().max() > 0
+        torch.testing.assert_close(server, (sizes @ torch.stack(own)) / sizes.sum(), atol=1e-5, rtol=1e-3)
+
+
+def test_what_is_compressed_away_and_never_arrives_is_not_forgotten(configure, run):
+    """A client whose messages are all lost still owes its first steps."""
+    kept = run(configure("compression.kind=top_k", "clients.drop_after=1.0")).clients.load(0)
+    assert not any(name.startswith("error/") for name in kept)
+
+
+@pytest.mark.parametrize("algo", [["algo=td3"], ["algo=optidice", "algo.warm_up=0.4"]])
+@pytest.mark.parametrize("rule", ["fedavg", "median", "adaptive"])
+def test_chunks_that_have_trained_other_objectives_go_together(configure, run, algo, rule):
+    """Slow clients end before the actor's first step, or before the warm-up is over."""
+    slow = ["clients.slowness=2.0", "clients.time_limit=0.5", "engine.width=1", f"fed={rule}"]
+    history = run(configure(*algo, *slow)).history()
+    assert history[-1]["metrics"]["actor_loss"] is not None
+
+
+def test_a_module_that_only_the_data_names_is_not_imported_for_rollouts_either(configure, pendulum_file, tmp_path):
+    path = tmp_path / "strange.hdf5"
+    shutil.copy(pendulum_file, path)
+    with h5py.File(path, "a") as file:
+        file.attrs["env"] = "this_is_not_there:Env-v0"
+    settings = ["fed=reference_buffer", "algo=optidice", "eval=none", f"data.path={path}"]
+    with pytest.raises(InputError, match="not registered here"):
+        prepare(configure(*settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (["clients.adversaries=[99]"], "there are clients 0 to 3"),
+        (["fed=fedprox", "fed.local.mu=-1"], "at least 0"),
+        (["fed=fedprox", "fed.local.mu={nobody: 1.0}"], "the shared modules are"),
+        (["fed=fedavgm", "fed.server.lr=-1"], "above 0"),
+        (["fed=scaffold", "fed.local.batches=0"], "at least 1"),
+        (["clients.available=/nowhere.json"], "a JSON list with a list of clients"),
+        (["fed.aggregator.weighting=[1,2]"], "there are 4 clients"),
+        (["fed.server=abc"], "a mapping with a _target_"),
+        (["fed.server={lr: 1.0}"], "a mapping with a _target_"),
+        (["fed=reference_buffer", "algo=optidice", "fed.reference.rows_from=x"], "rollouts or public"),
+        (["fed=reference_buffer", "algo=optidice", "fed.reference.rows=0"], "at least 1"),
+        (["clients.time_limit=inf"], "above 0"),
+    ],
+)
+def test_a_fault_in_the_settings_is_a_sentence_before_anything_is_written(configure, tmp_path, settings, sentence):
+    with pytest.raises(InputError, match=sentence):
+        prepare(configure(*settings))
+    assert not (tmp_path / "run").exists()
+
+
+def test_mu_can_be_given_by_module(configure, run):
+    plain = load_tensors(run(configure(out="a")).checkpoint)[0]
+    held = load_tensors(run(configure("fed=fedprox", "fed.local.mu={actor: 0.0}", out="b")).checkpoint)[0]
+    assert torch.equal(plain["critic"], held["critic"])
 
 
 def test_a_rule_that_the_learner_cannot_serve_is_a_sentence_before_anything_runs(configure):

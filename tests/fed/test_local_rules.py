@@ -49,7 +49,9 @@ def batches(count: int) -> Iterator[Batch]:
     yield from [Batch(nothing, nothing, which, nothing, torch.zeros(3, 1), torch.zeros(0, 3, 1, 1))] * count
 
 
-def federate(rule: LocalRule, rounds: int, steps: int, lr: float = 0.05) -> tuple[torch.Tensor, list[dict]]:
+def federate(
+    rule: LocalRule, rounds: int, steps: int, lr: float = 0.05, sizes: tuple[int, ...] = (1, 1, 1)
+) -> tuple[torch.Tensor, list[dict]]:
     """The server's point after some rounds (the step shrinks with them), and what the clients have kept."""
     state = {"actor": torch.zeros(2)}
     state |= rule.server_tensors(state)
@@ -63,10 +65,11 @@ def federate(rule: LocalRule, rounds: int, steps: int, lr: float = 0.05) -> tupl
             cohort.update(batch)
         extras, kept = local.finish()
         own = [{name: rows[k].clone() for name, rows in kept.items()} for k in range(3)]
-        mean = Mean("uniform")
-        mean.accumulate(Update([0, 1, 2], {"actor": cohort.params["actor"].detach()}, [1, 1, 1], {}, {}, {}))
+        mean, rows = Mean("rows"), torch.tensor(sizes, dtype=torch.float64)
+        mean.accumulate(Update([0, 1, 2], {"actor": cohort.params["actor"].detach()}, list(sizes), {}, {}, {}))
         new = mean.finalise(state).state
-        state = new | rule.receive(state, {name: rows.double().sum(0) for name, rows in extras.items()}, 3)
+        changes = {name: rows @ change.double() for name, change in extras.items()}
+        state = new | rule.receive(state, changes, sum(sizes))
     return state["actor"], own
 
 
@@ -79,6 +82,13 @@ def test_scaffold_reaches_the_optimum_of_different_bowls_where_fedavg_does_not()
     gradients = CURVATURE.unsqueeze(1) * (OPTIMUM - CENTRES)
     controls = torch.stack([kept["control/actor"] for kept in own])
     torch.testing.assert_close(controls, gradients, atol=0.5, rtol=0.05)
+
+
+def test_scaffold_reaches_the_optimum_of_clients_of_unequal_size():
+    sizes = (1, 1, 8)
+    weights = CURVATURE * torch.tensor(sizes)
+    optimum = (weights.unsqueeze(1) * CENTRES).sum(0) / weights.sum()
+    assert (federate(Scaffold(batches=1), rounds=400, steps=10, sizes=sizes)[0] - optimum).norm() < 0.02
 
 
 def test_fedprox_holds_clients_near_the_server_and_without_mu_is_fedavg_bit_for_bit():
@@ -106,8 +116,8 @@ def test_the_proximal_term_is_the_gradient_of_half_mu_times_the_squared_distance
 
 
 def test_mu_for_a_module_that_there_is_not_is_a_sentence():
-    with pytest.raises(InputError, match="the modules are actor"):
-        Proximal({"critic": 1.0}).begin(bowls(0.1), {"actor": torch.zeros(2)}, [{}, {}, {}], batches)
+    with pytest.raises(InputError, match="the shared modules are actor"):
+        Proximal({"critic": 1.0}).check(["actor"])
     with pytest.raises(InputError, match="at least 0"):
         Proximal(-1.0)
 
