@@ -1,17 +1,22 @@
 """The scripts as a user types them."""
 
+import errno
 import json
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import h5py
 import pytest
+import torch
 
 from data.command_line import guarded
 from fed import cli
 from fed.config import options
+from fed.files import load_tensors, write_atomically
 from scripts import evaluate
 
 ROOT = Path(__file__).parent.parent
@@ -213,6 +218,43 @@ def test_resume_takes_the_runs_own_settings_and_refuses_others(call, pendulum_fi
     code, _, err = call("--algo", "sac", *out)
     assert code == 2
     assert "choices.algo was bc and is now sac" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_told_to_stop_says_how_to_go_on_and_does(call, pendulum_file, tmp_path, number):
+    small = ["--data", pendulum_file, "--rounds", 200, "--out", tmp_path / "run", *SMALL, "eval=none"]
+    command = [sys.executable, str(ROOT / "scripts" / "run_fed.py"), *map(str, small)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    records = tmp_path / "run" / "rounds.jsonl"
+    while process.poll() is None and not (records.exists() and records.read_bytes().count(b"\n") > 2):
+        time.sleep(0.01)
+    process.send_signal(number)
+    assert "Finished rounds are saved" in process.communicate()[1]
+    assert process.returncode != 0
+    code, _, err = call(*small, "--resume")
+    assert code == 0, err
+
+
+def test_a_full_disk_is_a_sentence_and_costs_the_round_in_progress_only(call, pendulum_file, tmp_path, monkeypatch):
+    small = ["--data", pendulum_file, "--rounds", 3, *SMALL]
+    assert call(*small, "--out", tmp_path / "whole")[0] == 0
+
+    def full(path: Path, content: bytes) -> None:
+        if "round000002" in path.name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_atomically(path, content)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("fed.files.write_atomically", full)
+        code, _, err = call(*small, "--out", tmp_path / "full")
+    assert code == 2
+    assert "No space left on device" in err
+    assert "--resume goes on" in err
+    assert call(*small, "--out", tmp_path / "full", "--resume")[0] == 0
+    whole, full_run = (
+        load_tensors(tmp_path / name / "checkpoints" / "last.safetensors")[0] for name in ("whole", "full")
+    )
+    assert all(torch.equal(whole[name], full_run[name]) for name in whole)
 
 
 def test_several_files_are_named_sources(call, pendulum_file, tmp_path):
