@@ -16,8 +16,8 @@ import torch
 
 from fed.config import compose, made
 from fed.drift import Drift
+from fed.federation import Received
 from fed.screening import Screen
-from fed.server import Received
 from fed.update import Update
 
 PARAMETERS = 40_000  # two networks of 128×128

@@ -19,7 +19,7 @@ class Update:
     clients: list[int]
     shared: dict[str, Tensor]  # module → [k, P]
     rows: list[int]  # trainable rows of each client
-    metrics: dict[str, list[float]]  # mean over the round's updates, per client
+    metrics: dict[str, list[float | None]]  # mean over the round's updates, per client; None where it had none
     flags: dict[int, str]  # clients that went on but look diverged, and why
     failures: dict[int, str]  # clients whose training failed, and why; they are not among `clients`
     statistics: dict[str, dict[str, list]] = field(default_factory=dict)  # per-row value → statistic → per client

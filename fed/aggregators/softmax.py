@@ -68,7 +68,7 @@ class Adaptive(Softmax):
                 raise InputError(f"fed.aggregator.metric is '{self.metric}'; this learner reports {names}.")
             return [math.log(rows) for rows in update.rows]  # a warm-up: nothing was trained that has this loss
         sign = 1.0 if self.rising else -1.0
-        scale = [abs(value) for value in update.metrics[self.metric]]
+        scale = [abs(value or 0.0) for value in update.metrics[self.metric]]
         gains = [
             0.0 if size == 0 else sign * change / size
             for change, size in zip(update.changes[self.metric], scale, strict=True)

@@ -133,7 +133,8 @@ class InProcess:
                 cohort.rest([row for row, last in enumerate(steps) if last == place])
             metrics.add(place, cohort.update(batch))
         cohort.end_round()
-        return self._report(cohort, clients, own, state, round, Trained(steps, metrics, masses, *local.finish()))
+        chunk = Chunk(clients, own, state, round)
+        return self._report(cohort, chunk, Trained(steps, metrics, masses, *local.finish()))
 
     def of_clients(self, state: Mapping[str, Tensor], clients: Sequence[int]) -> Learner:
         """These clients as they would begin a round."""
@@ -167,24 +168,16 @@ class InProcess:
         rows = liars.rows(clients) if liars is not None and liars.attack == "flip_rewards" else []
         return liars.poison(batch, rows) if rows else batch
 
-    def _report(
-        self,
-        cohort: Learner,
-        clients: Sequence[int],
-        own: Sequence[Mapping[str, Tensor]],
-        sent: Mapping[str, Tensor],
-        round: int,
-        trained: "Trained",
-    ) -> Update:
+    def _report(self, cohort: Learner, chunk: "Chunk", trained: "Trained") -> Update:
         """Keep what stays with the clients, and hand over what is shared."""
         cohort.freeze_non_finite()
-        sound, after = cohort.sound, cohort.state()
-        messages = self._messages(cohort, clients, own, sent, round)
+        clients, sound, after = chunk.clients, cohort.sound, cohort.state()
+        messages = self._messages(cohort, chunk)
         for row in sound:
             kept = {name: tensor[row] for name, tensor in after.items() if self.clients.kept(name)}
             kept |= {name: tensor[row] for name, tensor in trained.kept.items()} | messages.kept[row]
             if kept:
-                self.clients.store.save(clients[row], round, kept)
+                self.clients.store.save(clients[row], chunk.round, kept)
         metrics = trained.metrics.means()
         extra = sum(tensor[0].nbytes for tensor in trained.extras.values())
         return Update(
@@ -200,18 +193,12 @@ class InProcess:
             changes={n: [values[row] for row in sound] for n, values in trained.metrics.changes().items()},
             extras={name: tensor[sound] for name, tensor in trained.extras.items()},
             bytes=[messages.bytes[row] + extra for row in sound],
-            round=round,
+            round=chunk.round,
         )
 
-    def _messages(
-        self,
-        cohort: Learner,
-        clients: Sequence[int],
-        own: Sequence[Mapping[str, Tensor]],
-        sent: Mapping[str, Tensor],
-        round: int,
-    ) -> "Messages":
+    def _messages(self, cohort: Learner, chunk: "Chunk") -> "Messages":
         """What arrives of the shared tensors: as it is, unless clients lie or compress."""
+        clients, own, sent, round = chunk.clients, chunk.own, chunk.sent, chunk.round
         after, liars, compression = cohort.state(), self.clients.adversaries, self.clients.compression
         names = [name for name in sent if name in after]
         lying = liars.rows(clients) if liars is not None else []
@@ -251,6 +238,16 @@ class InProcess:
 
 
 @dataclass(frozen=True, eq=False)
+class Chunk:
+    """Clients that train side by side in a round."""
+
+    clients: Sequence[int]
+    own: Sequence[Mapping[str, Tensor]]  # what each has kept from the rounds before
+    sent: Mapping[str, Tensor]  # what the server sent to all
+    round: int
+
+
+@dataclass(frozen=True, eq=False)
 class Trained:
     """What a chunk's training leaves beside the models."""
 
@@ -283,8 +280,14 @@ class Averages:
             self.values.setdefault(name, []).append(value)
             self.places.setdefault(name, []).append(place)
 
-    def means(self) -> dict[str, list[float]]:
-        return {name: self._mean(name, 0.0, 1.0).tolist() for name in self.values}
+    def means(self) -> dict[str, list[float | None]]:
+        """None for a client that took no such update."""
+        found = {}
+        for name in self.values:
+            taken = (torch.tensor(self.places[name]).unsqueeze(1) < self.steps).any(0).tolist()
+            mean = self._mean(name, 0.0, 1.0).tolist()
+            found[name] = [value if some else None for value, some in zip(mean, taken, strict=True)]
+        return found
 
     def changes(self) -> dict[str, list[float]]:
         """The last quarter's mean minus the first's."""
@@ -308,5 +311,5 @@ def _beyond(cohort: Learner, metrics: dict[str, list[float]], row: int) -> list[
     return [
         f"{name} is {metrics[name][row]:.3g}, beyond the bound {bound:.3g}"
         for name, bound in cohort.bounds.items()
-        if name in metrics and not metrics[name][row] <= bound
+        if metrics.get(name) and metrics[name][row] is not None and not metrics[name][row] <= bound
     ]
