@@ -41,9 +41,10 @@ class Drift:
         norms = steps.norm(dim=1)
         self.norms.update(zip(update.clients, norms.tolist(), strict=True))
         self.directions = self.directions + (steps / norms.clamp_min(1e-300).unsqueeze(1)).sum(0)
-        sketches = steps[:, sketch_places(steps.shape[1]).to(steps.device)]
-        self.sketches.update(zip(update.clients, sketches, strict=True))
-        if len(self.sketches) > SKETCHED:
+        if len(self.norms) <= SKETCHED:
+            sketches = steps[:, sketch_places(steps.shape[1]).to(steps.device)]
+            self.sketches.update(zip(update.clients, sketches, strict=True))
+        else:
             self.sketches.clear()
 
     def record(self, state: Mapping[str, Tensor], chosen: list[int]) -> dict:
