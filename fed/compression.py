@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from data.errors import InputError
 from data.randomness import generator
 from fed.update import is_module
 
@@ -27,12 +26,6 @@ class Compression:
     kind: str
     keep: float
     seed: int
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise InputError(f"compression.kind is '{self.kind}'; choose one of {', '.join(KINDS)}.")
-        if not 0 < self.keep <= 1:
-            raise InputError(f"compression.keep is {self.keep}; it must be above 0 and at most 1.")
 
     def send(
         self,

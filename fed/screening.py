@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from data.errors import InputError
 from fed.aggregators.median import middle
 from fed.drift import sketch_places, steps_of
 from fed.files import load_tensors, save_tensors
@@ -27,11 +26,6 @@ class Screen:
     norm: float | None
     cosine: float | None
     held: int
-
-    def __post_init__(self) -> None:
-        for name in ("norm", "cosine"):
-            if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise InputError(f"screen.{name} is {getattr(self, name)}; it must be above 0, or null.")
 
     def __call__(
         self, updates: Iterable[Update], sent: Mapping[str, Tensor], dropped: dict[int, str]

@@ -6,6 +6,7 @@ import torch
 
 from data.errors import InputError
 from fed.compression import Compression
+from fed.config import compose
 
 SENT = {"actor": torch.linspace(-1, 1, 40), "critic": torch.zeros(10)}
 STEP = {
@@ -196,11 +197,11 @@ def test_a_step_that_is_not_finite_is_not_made_finite(kind):
 @pytest.mark.parametrize(
     ("kind", "keep", "sentence"),
     [
-        ("zip", 0.1, "kind is 'zip'; choose one of none, float16, int8, top_k"),
-        ("top_k", 0.0, "keep is 0.0; it must be above 0 and at most 1"),
-        ("top_k", 1.5, "keep is 1.5; it must be above 0 and at most 1"),
+        ("zip", 0.1, "kind is zip; it must be none, float16, int8 or top_k"),
+        ("top_k", 0.0, "keep is 0.0; it must be a number above 0 and at most 1"),
+        ("top_k", 1.5, "keep is 1.5; it must be a number above 0 and at most 1"),
     ],
 )
 def test_a_setting_that_does_not_do_is_a_sentence(kind, keep, sentence):
     with pytest.raises(InputError, match=sentence):
-        Compression(kind, keep, 0)
+        compose("train", [f"compression.kind={kind}", f"compression.keep={keep}"])

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from data.errors import InputError
+from fed.config import compose
 from fed.screening import Screen
 from fed.update import Update
 
@@ -248,5 +249,5 @@ def test_clients_that_share_no_module_are_let_through(screen):
 
 @pytest.mark.parametrize("name", ["norm", "cosine"])
 def test_a_bound_that_does_not_do_is_a_sentence(name):
-    with pytest.raises(InputError, match=rf"screen.{name} is 0; it must be above 0, or null"):
-        Screen(**{"norm": None, "cosine": None, "held": 10, name: 0})
+    with pytest.raises(InputError, match=rf"screen.{name} is 0; it must be a number above 0, or null"):
+        compose("train", [f"screen.{name}=0"])
